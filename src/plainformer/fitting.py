@@ -1,0 +1,270 @@
+"""Do the parts of a spec fit each other? One rule for each part that has one; all faults at once, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import singledispatch
+
+from plainformer.faults import Fault
+from plainformer.mixers import DeltaNet, LatentAttention, Mamba2
+from plainformer.spec import (
+    Attention,
+    Bottleneck,
+    Experts,
+    FeedForward,
+    GatedAttention,
+    Head,
+    Linear,
+    Lora,
+    Norm,
+    NormedLinear,
+    Projection,
+    Residual,
+    Rotary,
+    Spec,
+    Stack,
+    Table,
+    Tokens,
+    Tower,
+)
+from plainformer.tree import walk
+
+Faults = Iterator[Fault]
+
+
+def n_in(part: Projection) -> int:
+    return part.n_in if isinstance(part, Linear) else n_in(part.linear if isinstance(part, NormedLinear) else part.down)
+
+
+def n_out(part: Projection) -> int:
+    return part.n_out if isinstance(part, Linear) else n_out(part.linear if isinstance(part, NormedLinear) else part.up)
+
+
+def width(part: object) -> tuple[int, int] | None:
+    """(what it reads, what it writes) of anything that stands on the stream; None for what has no width of its own."""
+    match part:
+        case Linear() | NormedLinear() | Bottleneck():
+            return n_in(part), n_out(part)
+        case Norm() | Table():
+            return part.width, part.width
+        case Attention():
+            return n_in(part.q), part.out.n_out
+        case LatentAttention():
+            return n_in(part.q), part.out.n_out
+        case GatedAttention():
+            return width(part.attention)
+        case Mamba2():
+            return part.inner.n_in, part.out.n_out
+        case DeltaNet():
+            return part.qkv.n_in, part.out.n_out
+        case FeedForward():
+            return part.up.n_in, part.down.n_out
+        case Experts():
+            return width(part.expert)
+    return None
+
+
+def equal(where: str, value: object, other: object, rule: str) -> Faults:
+    if value != other:
+        yield Fault(where, value, f"{rule} ({other})")
+
+
+@singledispatch
+def misfits(part: object) -> Faults:
+    """The faults of one part, apart from those of the parts inside it."""
+    yield from ()
+
+
+@misfits.register
+def _(part: Norm) -> Faults:
+    if not part.eps >= 0:
+        yield Fault("eps", part.eps, "must be 0 or more")
+
+
+@misfits.register
+def _(part: Lora) -> Faults:
+    if not part.alpha > 0:
+        yield Fault("alpha", part.alpha, "must be above 0")
+
+
+@misfits.register
+def _(part: Rotary) -> Faults:
+    if part.n_dims % 2:
+        yield Fault("n_dims", part.n_dims, "must be even: dimensions are turned in pairs")
+    if not part.theta > 0:
+        yield Fault("theta", part.theta, "must be above 0")
+
+
+@misfits.register
+def _(part: NormedLinear) -> Faults:
+    if n_out(part.linear) % part.norm.width:
+        yield Fault("norm.width", part.norm.width, f"must divide the projection's width ({n_out(part.linear)})")
+
+
+@misfits.register
+def _(part: Bottleneck) -> Faults:
+    yield from equal("norm.width", part.norm.width, part.down.n_out, "must equal down.n_out")
+    yield from equal("up.n_in", part.up.n_in, part.down.n_out, "must equal down.n_out")
+
+
+@misfits.register
+def _(part: Attention) -> Faults:
+    if part.n_kv_heads > 0 and part.n_heads % part.n_kv_heads:
+        yield Fault("n_kv_heads", part.n_kv_heads, f"must divide n_heads ({part.n_heads})")
+    yield from equal("q", n_out(part.q), part.n_heads * part.d_head, "must give n_heads * d_head numbers")
+    for name, linear in (("k", part.k), ("v", part.v)):
+        if linear is not None:
+            yield from equal(
+                name, n_out(linear), part.n_kv_heads * part.d_head, "must give n_kv_heads * d_head numbers"
+            )
+            yield from equal(name, n_in(linear), n_in(part.k), "must read what k reads")
+    yield from equal("out.n_in", part.out.n_in, part.n_heads * part.d_head, "must be n_heads * d_head")
+    if not part.cross:
+        yield from equal("k", n_in(part.k), n_in(part.q), "must read what q reads")
+    if part.scores.rotary and part.scores.rotary.n_dims > part.d_head:
+        yield Fault("scores.rotary.n_dims", part.scores.rotary.n_dims, f"must not exceed d_head ({part.d_head})")
+
+
+@misfits.register
+def _(part: GatedAttention) -> Faults:
+    yield from equal("gate.n_out", part.gate.n_out, part.attention.out.n_in, "must equal attention.out.n_in")
+
+
+@misfits.register
+def _(part: LatentAttention) -> Faults:
+    yield from equal("q", n_out(part.q), part.n_heads * (part.d_nope + part.d_rope), "must give d_nope + d_rope a head")
+    yield from equal("kv_down.n_out", part.kv_down.n_out, part.kv_norm.width + part.d_rope, "must be latent + d_rope")
+    yield from equal("kv_up.n_in", part.kv_up.n_in, part.kv_norm.width, "must equal kv_norm.width")
+    yield from equal(
+        "kv_up.n_out",
+        part.kv_up.n_out,
+        part.n_heads * (part.d_nope + part.d_value),
+        "must give d_nope + d_value a head",
+    )
+    yield from equal("out.n_in", part.out.n_in, part.n_heads * part.d_value, "must be n_heads * d_value")
+
+
+@misfits.register
+def _(part: FeedForward) -> Faults:
+    yield from equal("down.n_in", part.down.n_in, part.up.n_out, "must equal up.n_out")
+    if part.gate:
+        yield from equal("gate.n_in", part.gate.n_in, part.up.n_in, "must equal up.n_in")
+        yield from equal("gate.n_out", part.gate.n_out, part.up.n_out, "must equal up.n_out")
+    elif part.activation == "swiglu_clamped":
+        yield Fault("gate", None, "swiglu_clamped needs a gate")
+
+
+@misfits.register
+def _(part: Experts) -> Faults:
+    if part.router.n_chosen > part.n_experts:
+        yield Fault("router.n_chosen", part.router.n_chosen, f"must not exceed n_experts ({part.n_experts})")
+    yield from equal("router.scores.n_out", part.router.scores.n_out, part.n_experts, "must equal n_experts")
+    yield from equal(
+        "router.scores.n_in", part.router.scores.n_in, part.expert.up.n_in, "must read what the experts read"
+    )
+
+
+@misfits.register
+def _(part: Residual) -> Faults:
+    if not part.branches:
+        yield Fault("branches", part.branches, "a residual needs at least one branch")
+    names = [branch.name for branch in part.branches]
+    if len(set(names)) < len(names):
+        yield Fault("branches", names, "each branch needs a name of its own")
+
+
+@misfits.register
+def _(part: Stack) -> Faults:
+    if not part.layers:
+        yield Fault("layers", part.layers, "a stack needs at least one layer")
+    for i in part.passes or ():
+        if not 0 <= i < len(part.layers):
+            yield Fault("passes", i, f"there is no such layer (there are {len(part.layers)})")
+    for i, layer in enumerate(part.layers):
+        names = [branch.name for residual in layer for branch in residual.branches]
+        if len(set(names)) < len(names):
+            yield Fault(f"layers.{i}", names, "each branch of a layer needs a name of its own")
+
+
+def stream_faults(where: str, part: object, d_model: int) -> Faults:
+    """Whatever stands on the stream reads and writes its width."""
+    for place, inner in walk(part):
+        if isinstance(inner, Residual):
+            for name, what in inner.parts():
+                if what is not None and width(what) != (d_model, d_model):
+                    yield Fault(
+                        f"{where}.{place}.{name}", width(what), f"must read and write the stream's width ({d_model})"
+                    )
+    if isinstance(part, Stack):
+        for name in ("positions", "norm_first", "norm_last"):
+            what = getattr(part, name)
+            if what is not None and what.width != d_model:
+                yield Fault(f"{where}.{name}.width", what.width, f"must be the stream's width ({d_model})")
+
+
+@misfits.register
+def _(part: Tokens) -> Faults:
+    for name in ("types", "positions", "norm"):
+        what = getattr(part, name)
+        if what is not None:
+            yield from equal(f"{name}.width", what.width, part.table.width, "must equal table.width")
+    if part.project:
+        yield from equal("project.n_in", part.project.n_in, part.table.width, "must equal table.width")
+
+
+@misfits.register
+def _(part: Head) -> Faults:
+    inner = part.transform.n_out if part.transform else part.linear.n_in
+    yield from equal("linear.n_in", part.linear.n_in, inner, "must equal transform.n_out")
+    if part.norm:
+        yield from equal("norm.width", part.norm.width, inner, "must be what the head's linear reads")
+
+
+@misfits.register
+def _(part: Tower) -> Faults:
+    yield from equal("positions.width", part.positions.width, part.patches.n_out, "must equal patches.n_out")
+    yield from stream_faults("stack", part.stack, part.patches.n_out)
+
+
+@misfits.register
+def _(part: Spec) -> Faults:
+    if part.decoder is None and part.encoder is None:
+        yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
+        return
+    for name, stack in (("encoder", part.encoder), ("decoder", part.decoder)):
+        if stack is not None:
+            yield from stream_faults(name, stack, part.d_model)
+            crosses = any(isinstance(inner, Attention) and inner.cross for _, inner in walk(stack))
+            if crosses and (part.encoder is None or name == "encoder"):
+                yield Fault(f"{name}.cross_attention", "cross", "needs an encoder to read from")
+    if part.head:
+        reads = part.head.transform.n_in if part.head.transform else part.head.linear.n_in
+        yield from equal("head", reads, part.d_model, "must read the stream's width")
+        if part.head.tied:
+            table = part.embedding.table
+            yield from equal(
+                "head.linear.n_in", part.head.linear.n_in, table.width, "a tied head has the token table's width"
+            )
+            yield from equal(
+                "head.linear.n_out", part.head.linear.n_out, table.n_rows, "a tied head has the token table's rows"
+            )
+
+
+def faults_of(spec: Spec) -> Faults:
+    """Every fault of a spec, each with the path of fields that leads to it."""
+    for where, part in walk(spec):
+        for field in fields(part) if is_dataclass(part) else ():
+            value = getattr(part, field.name)
+            counts = field.name.startswith(("n_", "d_")) or field.name in (
+                "width",
+                "window",
+                "kernel",
+                "channels",
+                "rank",
+                "max_seq_len",
+            )
+            if counts and value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                yield Fault(f"{where}.{field.name}".lstrip("."), value, "must be a whole number of at least 1")
+        for fault in misfits(part):
+            yield Fault(f"{where}.{fault.where}".lstrip("."), fault.value, fault.rule, fault.hint)

@@ -1,0 +1,73 @@
+"""A spec is a tree: walk it, change it, write it down, read it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from plainformer import mixers, spec
+from plainformer.faults import refuse
+from plainformer.spec import Spec
+
+VERSION = 1
+PARTS = {name: part for room in (spec, mixers) for name, part in vars(room).items() if is_dataclass(part)}
+P = TypeVar("P")
+
+
+def children(part: object) -> Iterator[tuple[str, object]]:
+    """What stands directly inside a part, each with its field's name; tuples count from 0."""
+    if isinstance(part, tuple):
+        yield from ((str(i), item) for i, item in enumerate(part))
+    elif is_dataclass(part):
+        yield from ((field.name, getattr(part, field.name)) for field in fields(part))
+
+
+def walk(part: object, where: str = "") -> Iterator[tuple[str, object]]:
+    """Every part of a tree, outermost first, with the fields that lead to it ("decoder.layers.0.0.branches.0")."""
+    if is_dataclass(part):
+        yield where, part
+    for name, child in children(part):
+        if is_dataclass(child) or isinstance(child, tuple):
+            yield from walk(child, f"{where}.{name}".lstrip("."))
+
+
+def rewrite(part: P, change: Callable[[Any], Any]) -> P:
+    """The same tree with change(part) in place of every part, innermost first."""
+    if isinstance(part, tuple):
+        return cast(P, tuple(rewrite(item, change) for item in part))
+    if not is_dataclass(part):
+        return part
+    new = {name: rewrite(child, change) for name, child in children(part)}
+    return cast(P, change(replace(cast(Any, part), **new)))
+
+
+def to_json(part: object) -> Any:
+    """Plain lists, dicts and numbers; each part carries its class's name."""
+    if isinstance(part, tuple):
+        return [to_json(item) for item in part]
+    if not is_dataclass(part):
+        return part
+    tag = {"part": type(part).__name__} | ({"version": VERSION} if isinstance(part, Spec) else {})
+    return tag | {name: to_json(child) for name, child in children(part)}
+
+
+def from_json(data: Any, where: str = "spec.json") -> Any:
+    """The inverse of to_json. Refuses parts and fields that this version does not know, by name."""
+    if isinstance(data, list):
+        return tuple(from_json(item, f"{where}[{i}]") for i, item in enumerate(data))
+    if not isinstance(data, dict):
+        return data
+    name = data.get("part")
+    if name not in PARTS:
+        raise refuse(f"{where}.part", name, "no such part", f"one of {', '.join(sorted(PARTS))}")
+    if name == "Spec" and data.get("version") != VERSION:
+        raise refuse(f"{where}.version", data.get("version"), f"this plainformer reads version {VERSION}")
+    inner = {key: from_json(value, f"{where}.{key}") for key, value in data.items() if key not in ("part", "version")}
+    known = {field.name for field in fields(PARTS[name])}
+    if unknown := sorted(inner.keys() - known):
+        raise refuse(f"{where}.{unknown[0]}", data[unknown[0]], f"{name} has no such field")
+    try:
+        return PARTS[name](**inner)
+    except TypeError as missing:
+        raise refuse(where, name, f"a field is missing: {missing}") from None
