@@ -48,7 +48,7 @@ def to_json(part: object) -> Any:
         return [to_json(item) for item in part]
     if not is_dataclass(part):
         return part
-    tag = {"part": type(part).__name__} | ({"version": VERSION} if isinstance(part, Spec) else {})
+    tag = {"is": type(part).__name__} | ({"version": VERSION} if isinstance(part, Spec) else {})
     return tag | {name: to_json(child) for name, child in children(part)}
 
 
@@ -58,12 +58,12 @@ def from_json(data: Any, where: str = "spec.json") -> Any:
         return tuple(from_json(item, f"{where}[{i}]") for i, item in enumerate(data))
     if not isinstance(data, dict):
         return data
-    name = data.get("part")
+    name = data.get("is")
     if name not in PARTS:
-        raise refuse(f"{where}.part", name, "no such part", f"one of {', '.join(sorted(PARTS))}")
+        raise refuse(f"{where}.is", name, "no such part", f"one of {', '.join(sorted(PARTS))}")
     if name == "Spec" and data.get("version") != VERSION:
         raise refuse(f"{where}.version", data.get("version"), f"this plainformer reads version {VERSION}")
-    inner = {key: from_json(value, f"{where}.{key}") for key, value in data.items() if key not in ("part", "version")}
+    inner = {key: from_json(value, f"{where}.{key}") for key, value in data.items() if key not in ("is", "version")}
     known = {field.name for field in fields(PARTS[name])}
     if unknown := sorted(inner.keys() - known):
         raise refuse(f"{where}.{unknown[0]}", data[unknown[0]], f"{name} has no such field")

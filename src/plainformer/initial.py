@@ -1,0 +1,120 @@
+"""First weights, by name, for the reference and the model alike: the same seed gives both the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plainformer import spec as s
+from plainformer.faults import refuse
+from plainformer.ledger import Ledger, Weight, weights
+
+Array = NDArray[Any]
+Named = Iterator[tuple[str, Array]]
+
+RESIDUAL = (".out.weight", ".down.weight")  # the last projection of each branch: what it adds to the stream
+
+
+def constant(w: Weight, plus_one: bool) -> Array | None:
+    """What no recipe draws: gains say 1, biases 0. None for the rest."""
+    leaf = w.name.rsplit(".", 1)[-1]
+    if leaf == "bias" or leaf == "lora_b" or w.buffer:
+        return np.zeros(w.shape)
+    if w.kind == "norm":
+        return np.zeros(w.shape) if plus_one else np.ones(w.shape)
+    return None
+
+
+def adds_one(spec: s.Spec) -> bool:
+    """Whether the model's gains are stored less 1."""
+    from plainformer.tree import walk
+
+    return any(isinstance(part, s.Norm) and part.plus_one for _, part in walk(spec))
+
+
+def drawn(spec: s.Spec, seed: int, draw: Callable[[np.random.Generator, Weight], Array]) -> dict[str, Array]:
+    rng, plus_one = np.random.default_rng(seed), adds_one(spec)
+    return {w.name: draw(rng, w) if (c := constant(w, plus_one)) is None else c for w in Ledger.of(spec).weights}
+
+
+def gpt2(spec: s.Spec, seed: int = 0) -> dict[str, Array]:
+    """Normal, 0.02 wide; projections onto the stream 0.02 / sqrt(2 n_layers) (Radford et al. 2019, section 2.3)."""
+    n_layers = len(spec.main.layers)
+
+    def draw(rng: np.random.Generator, w: Weight) -> Array:
+        return rng.normal(0, 0.02 / np.sqrt(2 * n_layers) if w.name.endswith(RESIDUAL) else 0.02, w.shape)
+
+    return drawn(spec, seed, draw)
+
+
+@singledispatch
+def lesson_part(part: object, seed: int) -> Named:
+    raise refuse("initial", type(part).__name__, "the lesson's initialisation has no rule for this part", "use gpt2")
+
+
+def lesson_linears(part: object, names: tuple[str, ...], seed: int) -> Named:
+    """Each in turn from one generator, 1 / sqrt(n_in) wide; drawn as x W, so turned for x W^T. Biases 0."""
+    rng = np.random.default_rng(seed)
+    for name in names:
+        linear = getattr(part, name)
+        if not isinstance(linear, s.Linear):
+            raise refuse(f"initial.{name}", type(linear).__name__, "the lesson's initialisation draws plain linears")
+        yield f"{name}.weight", rng.normal(0, linear.n_in**-0.5, (linear.n_in, linear.n_out)).T
+        if linear.bias:
+            yield f"{name}.bias", np.zeros(linear.n_out)
+
+
+@lesson_part.register
+def _(part: s.Attention, seed: int) -> Named:
+    yield from lesson_linears(part, ("q", "k", "v", "out"), seed)
+
+
+@lesson_part.register
+def _(part: s.FeedForward, seed: int) -> Named:
+    yield from lesson_linears(part, ("up", "down"), seed)
+
+
+@lesson_part.register
+def _(part: s.ChosenSoftmaxRouter, seed: int) -> Named:
+    yield from lesson_linears(part, ("scores",), seed)
+
+
+@lesson_part.register
+def _(part: s.Experts, seed: int) -> Named:
+    yield from ((f"router.{name}", array) for name, array in lesson_part(part.router, seed))
+    each = [dict(lesson_part(part.expert, seed + 100 + e)) for e in range(part.n_experts)]
+    yield from ((f"experts.{name}", np.stack([expert[name] for expert in each])) for name in each[0])
+
+
+@lesson_part.register
+def _(part: s.Spec, seed: int) -> Named:
+    rng = np.random.default_rng(seed)
+    if part.decoder is None or part.decoder.positions is None or not (part.head and part.head.tied):
+        raise refuse("initial", "lesson", "is for decoders with learned positions and a tied head", "use gpt2")
+    for name, table in (("embedding", part.embedding.table), ("decoder.positions", part.decoder.positions)):
+        yield f"{name}.weight", rng.normal(0, 0.02, (table.n_rows, table.width))
+    for i, layer in enumerate(part.decoder.layers):
+        for j, branch in enumerate(branch for residual in layer for branch in residual.branches):
+            place = f"decoder.layers.{i}.{branch.name}"
+            yield from ((f"{place}.{name}", array) for name, array in lesson_part(branch.part, seed + 10 * i + j))
+
+
+def lesson(part: s.Spec | s.Part, seed: int = 0) -> dict[str, Array]:
+    """The lesson's: tables 0.02 wide, linears 1 / sqrt(n_in); block i from seed + 10 i, its feed-forward from one more."""
+    named = dict(lesson_part(part, seed))
+    rows = Ledger.of(part).weights if isinstance(part, s.Spec) else tuple(weights(part))
+    return {w.name: named[w.name] if (c := constant(w, plus_one=False)) is None else c for w in rows}
+
+
+RECIPES: dict[str, Callable[[s.Spec, int], dict[str, Array]]] = {"gpt2": gpt2, "lesson": lesson}
+
+
+def initial(spec: s.Spec, recipe: str = "gpt2", seed: int = 0) -> dict[str, Array]:
+    """First weights of every row of the ledger that is a parameter, float64, by name."""
+    if recipe not in RECIPES:
+        raise refuse("initial", recipe, f"must be one of {', '.join(RECIPES)}")
+    return RECIPES[recipe](spec, seed)
