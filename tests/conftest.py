@@ -142,7 +142,8 @@ class ShapeNames:
             sys.setprofile(before)
             threading.setprofile(before_threads)
             lies, self.lies = list(self.lies), {}
-        assert not lies, "names that are not true:\n" + "\n".join(lies)
+        if lies:
+            raise AssertionError("names that are not true:\n" + "\n".join(lies))
 
 
 def is_unwinding(frame: FrameType) -> bool:

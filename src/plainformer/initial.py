@@ -36,12 +36,13 @@ def adds_one(spec: s.Spec) -> bool:
     return any(isinstance(part, s.Norm) and part.plus_one for _, part in walk(spec))
 
 
-def drawn(spec: s.Spec, seed: int, draw: Callable[[np.random.Generator, Weight], Array]) -> dict[str, Array]:
+def drawn(spec: s.Spec, seed: int, draw: Callable[[np.random.Generator, Weight], Array]) -> Named:
     rng, plus_one = np.random.default_rng(seed), adds_one(spec)
-    return {w.name: draw(rng, w) if (c := constant(w, plus_one)) is None else c for w in Ledger.of(spec).weights}
+    for w in Ledger.of(spec).weights:
+        yield w.name, draw(rng, w) if (c := constant(w, plus_one)) is None else c
 
 
-def gpt2(spec: s.Spec, seed: int = 0) -> dict[str, Array]:
+def gpt2(spec: s.Spec, seed: int = 0) -> Named:
     """Normal, 0.02 wide; projections onto the stream 0.02 / sqrt(2 n_layers) (Radford et al. 2019, section 2.3)."""
     n_layers = len(spec.main.layers)
 
@@ -103,18 +104,23 @@ def _(part: s.Spec, seed: int) -> Named:
             yield from ((f"{place}.{name}", array) for name, array in lesson_part(branch.part, seed + 10 * i + j))
 
 
-def lesson(part: s.Spec | s.Part, seed: int = 0) -> dict[str, Array]:
-    """The lesson's: tables 0.02 wide, linears 1 / sqrt(n_in); block i from seed + 10 i, its feed-forward from one more."""
+def lesson(part: s.Spec | s.Part, seed: int = 0) -> Named:
+    """The lesson's: tables 0.02 wide, linears 1 / sqrt(n_in); block i from seed + 10 i, its feed-forward one more."""
     named = dict(lesson_part(part, seed))
-    rows = Ledger.of(part).weights if isinstance(part, s.Spec) else tuple(weights(part))
-    return {w.name: named[w.name] if (c := constant(w, plus_one=False)) is None else c for w in rows}
+    for w in Ledger.of(part).weights if isinstance(part, s.Spec) else weights(part):
+        yield w.name, named[w.name] if (c := constant(w, plus_one=False)) is None else c
 
 
-RECIPES: dict[str, Callable[[s.Spec, int], dict[str, Array]]] = {"gpt2": gpt2, "lesson": lesson}
+RECIPES: dict[str, Callable[[s.Spec, int], Named]] = {"gpt2": gpt2, "lesson": lesson}
 
 
-def initial(spec: s.Spec, recipe: str = "gpt2", seed: int = 0) -> dict[str, Array]:
-    """First weights of every row of the ledger that is a parameter, float64, by name."""
+def draws(spec: s.Spec, recipe: str = "gpt2", seed: int = 0) -> Named:
+    """First weights of every row of the ledger that is a parameter: (name, float64 array), one at a time."""
     if recipe not in RECIPES:
         raise refuse("initial", recipe, f"must be one of {', '.join(RECIPES)}")
     return RECIPES[recipe](spec, seed)
+
+
+def initial(spec: s.Spec, recipe: str = "gpt2", seed: int = 0) -> dict[str, Array]:
+    """All of them by name, as the reference takes them."""
+    return dict(draws(spec, recipe, seed))

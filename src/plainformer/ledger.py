@@ -11,7 +11,8 @@ from math import prod
 from plainformer import mixers
 from plainformer import spec as s
 
-KINDS = "embedding position attention mixer feed_forward expert router norm head lora tower".split()
+KINDS: tuple[str, ...] = ("embedding", "position", "attention", "mixer", "feed_forward", "expert")
+KINDS += ("router", "norm", "head", "lora", "tower")
 
 
 @dataclass(frozen=True)

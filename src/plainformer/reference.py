@@ -90,7 +90,7 @@ def softmax(x: ArrayLike, allowed: Array | None = None) -> Array:
     x = x if allowed is None else np.where(allowed, x, -np.inf)
     top = x.max(-1, keepdims=True)
     e = np.exp(x - np.where(np.isfinite(top), top, 0))
-    return e / np.maximum(e.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
+    return np.asarray(e / np.maximum(e.sum(-1, keepdims=True), np.finfo(np.float64).tiny))
 
 
 def log_softmax(x: ArrayLike) -> Array:
@@ -186,7 +186,7 @@ def rotate(x_GTK: Array, positions_T: Array, rotary: s.Rotary) -> Array:
 
 
 def top_k_gates(scores_TE: ArrayLike, n_chosen: int) -> Array:
-    """Gates (T, E): softmax over each token's best n_chosen scores, 0 elsewhere; equal scores go to the lower expert."""
+    """Gates (T, E): softmax over each token's best n_chosen scores, else 0; of equal scores the lower expert's wins."""
     scores_TE = np.asarray(scores_TE, np.float64)
     chosen = np.argsort(-scores_TE, -1, kind="stable")[:, :n_chosen]
     gates_TE = np.zeros_like(scores_TE)
@@ -379,7 +379,7 @@ def logits(
 
 
 def cross_entropy(logits_TV: ArrayLike, targets_T: ArrayLike) -> Array:
-    """-ln p(target) at each position, (T,), in nats; its mean is the loss, divided by ln 2 it is the surprisal in bits."""
+    """-ln p(target) at each position, (T,), in nats. Its mean is the loss; divided by ln 2 it is surprisal in bits."""
     return np.asarray(-np.take_along_axis(log_softmax(logits_TV), np.asarray(targets_T)[..., None], -1)[..., 0])
 
 
@@ -404,7 +404,7 @@ def probabilities(logits_V: ArrayLike, temperature: float = 1.0, top_k: int | No
     p[(p.cumsum() - p) >= top_p] = 0  # a token stays if those before it hold less than top_p
     out_V = np.empty_like(p)
     out_V[order] = p / p.sum()
-    return out_V
+    return np.asarray(out_V)
 
 
 def generate(
@@ -427,7 +427,8 @@ def generate(
     for _ in range(max_new_tokens):
         new_T = tokens_T[state.n_tokens :] if state else tokens_T
         p_V = probabilities(logits(spec, arrays, new_T, state)[-1], temperature)
-        tokens_T = np.append(tokens_T, min(np.searchsorted(p_V.cumsum(), rng.random(), side="right"), len(p_V) - 1))
+        drawn = min(int(np.searchsorted(p_V.cumsum(), rng.random(), side="right")), len(p_V) - 1)
+        tokens_T = np.append(tokens_T, [drawn])
     return tokens_T
 
 

@@ -11,7 +11,9 @@ from plainformer.faults import refuse
 from plainformer.spec import Spec
 
 VERSION = 1
-PARTS = {name: part for room in (spec, mixers) for name, part in vars(room).items() if is_dataclass(part)}
+PARTS: dict[str, Any] = {
+    name: part for room in (spec, mixers) for name, part in vars(room).items() if is_dataclass(part)
+}
 P = TypeVar("P")
 
 

@@ -76,7 +76,7 @@ def t5(
     tied: bool = True,
     head: bool = True,
 ) -> Spec:
-    """Raffel et al. 2020, section 2.1; version 1.1 and mT5: gated, with a head of its own. No decoder layers: no decoder.
+    """Raffel et al. 2020, section 2.1; version 1.1 and mT5: gated, with a head of its own. 0 decoder layers: none.
 
     Scores are not divided by sqrt(d_head); a relative bias, shared by the layers of a stack, tells positions. It has no
     end: max_seq_len is the length of training.
