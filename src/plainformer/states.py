@@ -1,4 +1,4 @@
-"""What generation remembers of the tokens it has read. B batch, T new positions, S all positions, G kv heads, K d_head."""
+"""What generation remembers of the tokens it has read. B batch, T new and S all positions, G kv heads, K d_head."""
 
 from __future__ import annotations
 
