@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
 
 from plainformer.families.parts import (
@@ -21,12 +22,14 @@ from plainformer.spec import (
     Bottleneck,
     ChosenSoftmaxRouter,
     Experts,
+    FeedForward,
     Projection,
     Residual,
     Rotary,
     Router,
     Scaling,
     Scores,
+    SoftmaxRouter,
     Spec,
 )
 
@@ -75,6 +78,66 @@ def mixtral(
         d_model=d_model,
         layers=by_window(windows or (None,) * n_layers, layer),
         norm_last=rms_norm(d_model, eps),
+        tied=tied,
+    )
+
+
+def qwen3_moe(
+    *,
+    vocab_size: int,
+    max_seq_len: int,
+    d_model: int,
+    n_heads: int,
+    n_kv_heads: int,
+    d_head: int,
+    d_ff: int,
+    sparse: Sequence[bool],
+    n_experts: int,
+    n_chosen: int,
+    d_expert: int,
+    normalised: bool,
+    theta: float = 10000.0,
+    scaling: Scaling | None = None,
+    windows: Windows | None = None,
+    activation: Activation = "silu",
+    eps: float = 1e-6,
+    tied: bool = False,
+    attention_bias: bool = False,
+) -> Spec:
+    """Qwen team 2025 (Qwen3, section 2): Qwen3 with experts of width d_expert in the layers that `sparse` names."""
+    experts = Experts(
+        router=SoftmaxRouter(scores=linear(d_model, n_experts), n_chosen=n_chosen, normalised=normalised),
+        expert=feed_forward(d_model, d_expert, activation, gated=True),
+        n_experts=n_experts,
+    )
+    dense = feed_forward(d_model, d_ff, activation, gated=True)
+    norm, head_norm = rms_norm(d_model, eps), rms_norm(d_head, eps)
+
+    def layer(window: int | None, second: Experts | FeedForward) -> tuple[Residual, ...]:
+        part = attention(
+            d_model=d_model,
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            d_head=d_head,
+            scores=dot(d_head, Rotary(theta=theta, n_dims=d_head, scaling=scaling)),
+            qkv_bias=attention_bias,
+            out_bias=attention_bias,
+            q_norm=head_norm,
+            k_norm=head_norm,
+            window=window,
+        )
+        return pre_norm_layer(part, second, norm)
+
+    seen = windows or (None,) * len(sparse)
+    made = {
+        (window, here): layer(window, experts if here else dense) for window, here in zip(seen, sparse, strict=True)
+    }
+    return decoder(
+        vocab_size=vocab_size,
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        layers=tuple(made[key] for key in zip(seen, sparse, strict=True)),
+        norm_last=norm,
         tied=tied,
     )
 

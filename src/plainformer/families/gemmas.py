@@ -1,0 +1,208 @@
+"""Gemma to Gemma 4: embedded tokens scaled by sqrt(d_model), gains stored around 0 (until Gemma 4), norms on both sides
+(from Gemma 2 on), windows in a pattern."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from plainformer.families.parts import (
+    Layer,
+    Windows,
+    attention,
+    by_window,
+    decoder,
+    dot,
+    feed_forward,
+    linear,
+    pre_norm_layer,
+    rms_norm,
+    sublayer,
+)
+from plainformer.spec import (
+    Activation,
+    Attention,
+    Branch,
+    Experts,
+    FeedForward,
+    Norm,
+    NormedLinear,
+    Residual,
+    Rotary,
+    Scores,
+    SoftmaxRouter,
+    Spec,
+    Tower,
+)
+
+
+def gemma(
+    *,
+    vocab_size: int,
+    max_seq_len: int,
+    d_model: int,
+    n_layers: int,
+    n_heads: int,
+    n_kv_heads: int,
+    d_head: int,
+    d_ff: int,
+    rotary: Rotary,
+    activation: Activation = "gelu_tanh",
+    eps: float = 1e-6,
+    tied: bool = True,
+    attention_bias: bool = False,
+) -> Spec:
+    """Gemma team 2024, section 2."""
+    part = attention(
+        d_model=d_model,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        scores=dot(d_head, rotary),
+        qkv_bias=attention_bias,
+        out_bias=attention_bias,
+    )
+    norm = rms_norm(d_model, eps, plus_one=True)
+    second = feed_forward(d_model, d_ff, activation, gated=True)
+    return decoder(
+        vocab_size=vocab_size,
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        layers=(pre_norm_layer(part, second, norm),) * n_layers,
+        norm_last=norm,
+        tied=tied,
+        scale=d_model**0.5,
+    )
+
+
+def sandwich(name: str, part: Attention | FeedForward, norm: Norm) -> Residual:
+    """A norm before the part and one after it."""
+    return sublayer(name, part, norm_in=norm, norm_out=norm)
+
+
+def gemma2(
+    *,
+    vocab_size: int,
+    max_seq_len: int,
+    d_model: int,
+    n_heads: int,
+    n_kv_heads: int,
+    d_head: int,
+    d_ff: int,
+    windows: Windows,
+    rotary: Rotary,
+    rotary_in_window: Rotary,
+    scale: float,
+    softcap: float | None = None,
+    head_softcap: float | None = None,
+    qk_norm: bool = False,
+    activation: Activation = "gelu_tanh",
+    eps: float = 1e-6,
+    tied: bool = True,
+    attention_bias: bool = False,
+    towers: tuple[Tower, ...] = (),
+) -> Spec:
+    """Gemma 2 (2024), section 2; with qk_norm and two rotations Gemma 3 (2025), section 2. scale: of q.k."""
+    norm = rms_norm(d_model, eps, plus_one=True)
+    head_norm = rms_norm(d_head, eps, plus_one=True) if qk_norm else None
+
+    def layer(window: int | None) -> Layer:
+        part = attention(
+            d_model=d_model,
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            d_head=d_head,
+            scores=Scores(scale=scale, rotary=rotary_in_window if window else rotary, softcap=softcap),
+            qkv_bias=attention_bias,
+            out_bias=attention_bias,
+            q_norm=head_norm,
+            k_norm=head_norm,
+            window=window,
+        )
+        second = feed_forward(d_model, d_ff, activation, gated=True)
+        return sandwich("attention", part, norm), sandwich("feed_forward", second, norm)
+
+    spec = decoder(
+        vocab_size=vocab_size,
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        layers=by_window(windows, layer),
+        norm_last=norm,
+        tied=tied,
+        scale=d_model**0.5,
+        softcap=head_softcap,
+    )
+    return replace(spec, towers=towers)
+
+
+def gemma4(
+    *,
+    vocab_size: int,
+    max_seq_len: int,
+    d_model: int,
+    n_heads: int,
+    n_kv_heads: int,
+    n_kv_heads_full: int,
+    d_head: int,
+    d_head_full: int,
+    d_ff: int,
+    windows: Windows,
+    rotary: Rotary,
+    rotary_in_window: Rotary,
+    keys_are_values: bool = False,
+    n_experts: int = 0,
+    n_chosen: int = 0,
+    d_expert: int = 0,
+    head_softcap: float | None = None,
+    activation: Activation = "gelu_tanh",
+    eps: float = 1e-6,
+    tied: bool = True,
+    attention_bias: bool = False,
+    towers: tuple[Tower, ...] = (),
+) -> Spec:
+    """Google 2026 (Gemma 4): full layers with wider heads, whose keys may serve as values; experts beside a dense part.
+
+    Queries, keys and values are normed, so scores are not scaled. n_experts 0: dense.
+    """
+    norm = rms_norm(d_model, eps)
+    dense = feed_forward(d_model, d_ff, activation, gated=True)
+    second = sandwich("feed_forward", dense, norm)
+    if n_experts:
+        experts = Experts(
+            router=SoftmaxRouter(scores=linear(d_model, n_experts), n_chosen=n_chosen, normalised=True, scaled=True),
+            expert=feed_forward(d_model, d_expert, activation, gated=True),
+            n_experts=n_experts,
+        )
+        sparse = Branch(name="experts", part=experts, norm_in=norm, norm_out=norm)
+        second = Residual(branches=(*second.branches, sparse), norm_out=norm)
+
+    def layer(window: int | None) -> Layer:
+        width = d_head if window else d_head_full
+        part = attention(
+            d_model=d_model,
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads if window else n_kv_heads_full,
+            d_head=width,
+            scores=Scores(scale=1.0, rotary=rotary_in_window if window else rotary),
+            qkv_bias=attention_bias,
+            out_bias=attention_bias,
+            q_norm=rms_norm(width, eps),
+            k_norm=rms_norm(width, eps),
+            window=window,
+        )
+        bare = replace(rms_norm(width, eps), gain=False)
+        values = linear(d_model, part.n_kv_heads * width, attention_bias)
+        values_alike = keys_are_values and not window
+        part = replace(part, v=None if values_alike else NormedLinear(linear=values, norm=bare))
+        return sandwich("attention", part, norm), second
+
+    spec = decoder(
+        vocab_size=vocab_size,
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        layers=by_window(windows, layer),
+        norm_last=norm,
+        tied=tied,
+        scale=d_model**0.5,
+        softcap=head_softcap,
+    )
+    return replace(spec, towers=towers)

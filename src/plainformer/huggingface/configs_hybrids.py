@@ -1,0 +1,190 @@
+"""Readers for Nemotron-H and Qwen3.5. Absent keys take the published class's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plainformer.families import hybrids, towers
+from plainformer.families.parts import attention, dot, feed_forward, layer_norm, linear
+from plainformer.huggingface.configs_keys import Keys
+from plainformer.mixers import Mamba2
+from plainformer.spec import Attention, Experts, Part, SigmoidRouter, Spec, Tower
+
+LETTERS = {
+    "M": "M",
+    "*": "*",
+    "-": "-",
+    "E": "E",
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+
+
+def nemotron_h(keys: Keys) -> Spec:
+    words = keys.get("layers_block_type", "layer_types", "hybrid_override_pattern")
+    words = words if isinstance(words, (str, list)) and words else "M"
+    if words == "M":
+        keys.fault("hybrid_override_pattern", None, "is missing: nothing says what the layers are")
+    for word in sorted({str(word) for word in words} - LETTERS.keys()):
+        keys.fault("hybrid_override_pattern", word, "no such kind of layer is known", f"known: {', '.join(LETTERS)}")
+    if keys.count("num_hidden_layers", default=len(words)) != len(words):
+        keys.fault("num_hidden_layers", keys.get("num_hidden_layers"), f"the pattern has {len(words)} layers")
+    pattern = "".join(LETTERS.get(str(word), "M") for word in words)
+    d_model, eps = keys.count("hidden_size"), keys.real("layer_norm_epsilon", "norm_eps", default=1e-5)
+    if keys.get("num_nextn_predict_layers"):
+        keys.note("The draft layers (multi-token prediction) are in the files, not in the class: they are not counted.")
+    parts: dict[str, Callable[[], Part]] = {
+        "M": lambda: nemotron_mixer(keys, d_model, eps),
+        "*": lambda: nemotron_attention(keys, d_model),
+        "-": lambda: feed_forward(
+            d_model,
+            keys.count("intermediate_size"),
+            keys.activation("mlp_hidden_act", "relu2"),
+            bias=keys.flag("mlp_bias", False),
+        ),
+        "E": lambda: nemotron_experts(keys, d_model),
+    }
+    return keys.with_head(
+        hybrids.nemotron_h(
+            vocab_size=keys.count("vocab_size"),
+            max_seq_len=keys.count("max_position_embeddings", default=4096),
+            d_model=d_model,
+            pattern=pattern,
+            parts={letter: parts[letter]() for letter in sorted(set(pattern))},
+            eps=eps,
+            tied=keys.tied(False),
+        )
+    )
+
+
+def nemotron_mixer(keys: Keys, d_model: int, eps: float) -> Mamba2:
+    return hybrids.mamba2(
+        d_model=d_model,
+        n_heads=keys.count("mamba_num_heads"),
+        d_head=keys.count("mamba_head_dim"),
+        d_state=keys.count("ssm_state_size"),
+        n_groups=keys.count("mamba_n_groups", "n_groups", default=8),
+        kernel=keys.count("mamba_d_conv", "conv_kernel", default=4),
+        eps=eps,
+        bias=keys.flag("use_bias", False),
+        convolution_bias=keys.flag("mamba_conv_bias" if keys.has("mamba_conv_bias") else "use_conv_bias", True),
+    )
+
+
+def nemotron_attention(keys: Keys, d_model: int) -> Attention:
+    n_heads, n_kv_heads, d_head = keys.heads(kv_default=8, d_head_default=128)
+    window = keys.optional("sliding_window")
+    return attention(
+        d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, d_head=d_head, scores=dot(d_head), window=window
+    )
+
+
+def nemotron_experts(keys: Keys, d_model: int) -> Experts:
+    keys.refuse_set("moe_latent_size", "experts in a narrower stream cannot be said yet", (None,))
+    keys.note(
+        "The correction of each expert's score is a buffer, not a parameter: it is in the files, not in the total."
+    )
+    n_experts = keys.count("n_routed_experts", "num_local_experts")
+    activation, bias = keys.activation("mlp_hidden_act", "relu2"), keys.flag("mlp_bias", False)
+    router = SigmoidRouter(
+        scores=linear(d_model, n_experts),
+        n_chosen=keys.count("num_experts_per_tok"),
+        n_groups=keys.count("n_group", default=1),
+        n_chosen_groups=keys.count("topk_group", default=1),
+        factor=keys.real("routed_scaling_factor", default=1.0),
+        normalised=keys.flag("norm_topk_prob", True),
+    )
+    return Experts(
+        router=router,
+        expert=feed_forward(d_model, keys.count("moe_intermediate_size"), activation),
+        n_experts=n_experts,
+        shared=feed_forward(d_model, keys.count("moe_shared_expert_intermediate_size"), activation, bias=bias),
+    )
+
+
+def qwen3_5_moe(keys: Keys) -> Spec:
+    whole = keys.config.get("model_type") == "qwen3_5_moe"
+    text = keys.sub("text_config") if whole else keys
+    text.refuse_set("attn_output_gate", "attention without its gate is another family", (None, True))
+    text.refuse_set("mlp_only_layers", "layers without experts cannot be said yet", (None, []))
+    n_heads, n_kv_heads, d_head = text.heads(kv_default=2, d_head_default=256)
+    max_seq_len, n_layers = text.count("max_position_embeddings", default=32768), text.count("num_hidden_layers")
+    d_model, eps = text.count("hidden_size"), text.real("rms_norm_eps", default=1e-6)
+    if text.get("mtp_num_hidden_layers"):
+        keys.note("The draft layers (multi-token prediction) are in the files, not in the class: they are not counted.")
+    mixer = hybrids.delta_net(
+        d_model=d_model,
+        n_key_heads=text.count("linear_num_key_heads", default=16),
+        n_value_heads=text.count("linear_num_value_heads", default=32),
+        d_key=text.count("linear_key_head_dim", default=128),
+        d_value=text.count("linear_value_head_dim", default=128),
+        kernel=text.count("linear_conv_kernel_dim", default=4),
+        eps=eps,
+    )
+    return keys.with_head(
+        hybrids.qwen3_5(
+            vocab_size=text.count("vocab_size"),
+            max_seq_len=max_seq_len,
+            d_model=d_model,
+            mixer=mixer,
+            attends=attends(text, n_layers),
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            d_head=d_head,
+            rotary=text.rotary(d_head, share=0.25, max_seq_len=max_seq_len),
+            n_experts=text.count("num_experts", "num_local_experts"),
+            n_chosen=text.count("num_experts_per_tok"),
+            d_expert=text.count("moe_intermediate_size"),
+            d_shared=text.count("shared_expert_intermediate_size"),
+            activation=text.activation(),
+            eps=eps,
+            tied=(keys if keys.has("tie_word_embeddings") else text).tied(False),
+            attention_bias=text.flag("attention_bias", False),
+            towers=(qwen_vision(keys.sub("vision_config"), d_model),) if whole else (),
+        )
+    )
+
+
+def attends(text: Keys, n_layers: int) -> list[bool]:
+    """By layer_types; else the last of every full_attention_interval layers."""
+    every = text.count("full_attention_interval", default=4)
+    types = text.get("layer_types")
+    if types is None:
+        return [(i + 1) % every == 0 for i in range(n_layers)]
+    known = {"full_attention": True, "linear_attention": False}
+    if not isinstance(types, list) or len(types) != n_layers:
+        text.fault("layer_types", types, f"must be a list with one word for each of the {n_layers} layers")
+        return [True]
+    for word in sorted({str(word) for word in types} - known.keys()):
+        text.fault("layer_types", word, "is not known here", f"known: {', '.join(known)}")
+    return [known.get(str(word), True) for word in types]
+
+
+def qwen_vision(vision: Keys, d_out: int) -> Tower:
+    """Patches of a few pictures in a row; four neighbours are joined before they enter the stream."""
+    vision.refuse_set("deepstack_visual_indexes", "towers that enter at several layers cannot be said yet", (None, []))
+    vision.note("The tower's rotation along two axes and its connector's GELU are not said: they change no size.")
+    d_model, patch = vision.count("hidden_size", default=1152), vision.count("patch_size", default=16)
+    d_joined = d_model * vision.count("spatial_merge_size", default=2) ** 2
+    if vision.count("out_hidden_size", default=3584) != d_out:
+        vision.fault("out_hidden_size", vision.get("out_hidden_size"), f"must be text_config.hidden_size ({d_out})")
+    return towers.vision_transformer(
+        d_model=d_model,
+        n_layers=vision.count("depth", "num_hidden_layers", default=27),
+        n_heads=vision.count("num_heads", "num_attention_heads", default=16),
+        d_ff=vision.count("intermediate_size", default=4304),
+        d_patch=vision.count("in_channels", default=3) * vision.count("temporal_patch_size", default=2) * patch**2,
+        n_positions=vision.count("num_position_embeddings", default=2304),
+        connector=(
+            layer_norm(d_model, 1e-6),
+            linear(d_joined, d_joined, bias=True),
+            linear(d_joined, d_out, bias=True),
+        ),
+        norm_last=False,
+        activation=vision.activation(default="gelu_pytorch_tanh"),
+        eps=1e-6,
+    )

@@ -1,0 +1,237 @@
+"""The keys of one config.json: null means absent, faults gather until they are told all at once, notes gather too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from plainformer.faults import Fault
+from plainformer.spec import Activation, Rotary, Scaling, Spec
+
+T = TypeVar("T")
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": "relu",
+    "relu2": "relu_squared",
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
+HEADED = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining", "DoubleHeadsModel")
+ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
+
+
+class Keys:
+    """Read-only view of a config. A missing or wrong key is kept as a fault, and 1 stands in; `read` raises all."""
+
+    def __init__(self, config: Mapping[str, Any], where: str, faults: list[Fault], notes: list[str]) -> None:
+        self.config, self.where, self.faults, self.notes = config, where, faults, notes
+
+    def fault(self, name: str, value: object, rule: str, hint: str = "") -> None:
+        fault = Fault(f"{self.where}{name}", value, rule, hint)
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def has(self, name: str) -> bool:
+        return self.config.get(name) is not None
+
+    def get(self, *names: str) -> Any:
+        """The value of the first of these keys that is there and not null; None if none is."""
+        return next((self.config[name] for name in names if self.has(name)), None)
+
+    def count(self, *names: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number under the first of these keys. Without a default the key is needed."""
+        name = next((name for name in names if self.has(name)), names[0])
+        value = self.config.get(name)
+        if value is None and default is not None:
+            return default
+        if value is None:
+            self.fault(name, value, "is missing, and this model has no size without it")
+        elif isinstance(value, bool) or not isinstance(value, int) or value < least:
+            self.fault(name, value, f"must be a whole number of at least {least}")
+        else:
+            return value
+        return 1
+
+    def optional(self, *names: str, least: int = 1) -> int | None:
+        """A whole number, or None where the key is absent or null."""
+        return self.count(*names, least=least) if self.get(*names) is not None else None
+
+    def real(self, *names: str, default: float) -> float:
+        name = next((name for name in names if self.has(name)), names[0])
+        value = self.config.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.fault(name, value, "must be a number")
+            return default
+        return float(value)
+
+    def capped(self, name: str, default: float | None) -> float | None:
+        """A number that may be switched off: null means off here, only an absent key takes the default."""
+        return self.real(name, default=0.0) if self.has(name) else None if name in self.config else default
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.config.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.fault(name, value, "must be true or false")
+            return default
+        return value
+
+    def choice(self, name: str, known: Mapping[str, T], default: str) -> T:
+        """What `known` has for the word under this key; another word is a fault."""
+        word = self.config.get(name)
+        word = default if word is None else word
+        if word not in known:
+            self.fault(name, word, "is not known here", f"known: {', '.join(known)}")
+            return known[default]
+        return known[word]
+
+    def activation(self, name: str = "hidden_act", default: str = "silu") -> Activation:
+        return self.choice(name, ACTIVATIONS, default)
+
+    def sub(self, name: str) -> Keys:
+        """The config inside this one (text_config, vision_config); empty where absent. Shares faults and notes."""
+        inner = self.config.get(name)
+        if inner is not None and not isinstance(inner, Mapping):
+            self.fault(name, inner, "must be an object")
+            inner = None
+        return Keys(inner or {}, f"{self.where}{name}.", self.faults, self.notes)
+
+    def refuse_set(self, name: str, rule: str, allowed: Sequence[object] = (None, False, 0)) -> None:
+        """A fault if this key asks for something that a Spec cannot say yet."""
+        if self.config.get(name) not in allowed:
+            self.fault(name, self.config[name], rule)
+
+    def divides(self, divisor: str, name: str) -> None:
+        """A fault if the count under `divisor` does not divide the one under `name`; both are named."""
+        small, large = self.config.get(divisor), self.config.get(name)
+        if isinstance(small, int) and isinstance(large, int) and small > 0 and large % small:
+            self.fault(divisor, small, f"must divide {name} ({large})")
+
+    def tied(self, default: bool) -> bool:
+        """Whether the head's weight is the token table's. Absent: as the published class has it."""
+        if not self.has("tie_word_embeddings"):
+            self.note(f"tie_word_embeddings is not said: {'tied' if default else 'not tied'}, the class's default.")
+        return self.flag("tie_word_embeddings", default)
+
+    def with_head(self, spec: Spec) -> Spec:
+        """The spec as it is, or without its head for a base class."""
+        return spec if self.headed() else replace(spec, head=None)
+
+    def headed(self) -> bool:
+        """Whether the class named in `architectures` has a head over the vocabulary. Unsaid: it has."""
+        names = self.get("architectures") or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            self.fault("architectures", names, "must be a list of names")
+            return True
+        if not names or any(name.endswith(HEADED) for name in names):
+            return True
+        if not names[0].endswith("Model"):
+            self.note(f"{names[0]} has a head of its own kind, which is not counted.")
+        else:
+            self.note(f"{names[0]} is a base class: it has no head over the vocabulary.")
+        return False
+
+    def heads(self, *, kv_default: int | None = None, d_head_default: int | None = None) -> tuple[int, int, int]:
+        """(n_heads, n_kv_heads, d_head), all that must divide checked.
+
+        A null num_key_value_heads means one for each head, whatever the class's default for an absent one.
+        """
+        heads, d_model = self.count("num_attention_heads"), self.count("hidden_size")
+        said = "num_key_value_heads" in self.config
+        kv_heads = self.count("num_key_value_heads", default=heads if said or kv_default is None else kv_default)
+        if kv_heads > 0 and heads % kv_heads:
+            self.fault("num_key_value_heads", kv_heads, f"must divide num_attention_heads ({heads})")
+        if d_head_default is None and not self.has("head_dim"):
+            self.divides("num_attention_heads", "hidden_size")
+        return heads, kv_heads, self.count("head_dim", default=d_head_default or max(1, d_model // heads))
+
+    def windows(self, n_layers: int, default: Sequence[int | None], window: int | None) -> tuple[int | None, ...]:
+        """For each layer how many keys a query sees, by `layer_types` where that is said."""
+        types = self.get("layer_types")
+        if types is None:
+            return tuple(default)
+        known = {"full_attention": None, "sliding_attention": window}
+        if not isinstance(types, list) or len(types) != n_layers:
+            self.fault("layer_types", types, f"must be a list with one word for each of the {n_layers} layers")
+            return tuple(default)
+        for word in sorted({str(word) for word in types} - known.keys()):
+            self.fault("layer_types", word, "is not known here", f"known: {', '.join(known)}")
+        if window is None and "sliding_attention" in types:
+            self.fault("sliding_window", None, "is missing, and some layers of layer_types have a window")
+        return tuple(known.get(word) for word in types)
+
+    def rope(self, layer_type: str | None = None) -> Mapping[str, Any]:
+        """The rotary settings as published, rope_scaling or rope_parameters; of one type of layer, if said so."""
+        found = self.get("rope_scaling", "rope_parameters") or {}
+        if not isinstance(found, Mapping):
+            self.fault("rope_scaling" if self.has("rope_scaling") else "rope_parameters", found, "must be an object")
+            return {}
+        if layer_type and isinstance(found.get(layer_type), Mapping):
+            return dict(found[layer_type])
+        return {name: value for name, value in found.items() if value is not None and not isinstance(value, Mapping)}
+
+    def rope_by_type(self) -> bool:
+        """Whether each type of layer has rotary settings of its own."""
+        found = self.get("rope_parameters")
+        return isinstance(found, Mapping) and any(isinstance(value, Mapping) for value in found.values())
+
+    def theta(self, default: float = 10000.0, layer_type: str | None = None) -> float:
+        inside = Keys(self.rope(layer_type), f"{self.where}rope_parameters.", self.faults, self.notes)
+        return inside.real("rope_theta", default=self.real("rope_theta", default=default))
+
+    def rotary_share(self, default: float = 1.0, layer_type: str | None = None) -> float:
+        """Which part of each head is turned."""
+        inside = Keys(self.rope(layer_type), f"{self.where}rope_parameters.", self.faults, self.notes)
+        share = self.real("partial_rotary_factor", "rotary_pct", default=default)
+        return inside.real("partial_rotary_factor", default=share)
+
+    def scaling(self, max_seq_len: int, layer_type: str | None = None) -> Scaling | None:
+        """How the rotary frequencies are stretched, every setting said. An unknown kind changes no size: noted."""
+        said = self.rope(layer_type)
+        kind = str(said.get("rope_type", said.get("type", "default")))
+        if kind in ("default", "mrope"):
+            return None
+        settings = {
+            name: float(value)
+            for name, value in said.items()
+            if name not in ROPE_BESIDE and isinstance(value, (int, float))
+        }
+        if kind in ("llama3", "yarn"):
+            settings.setdefault("original_max_position_embeddings", float(max_seq_len))
+        if kind == "yarn":
+            settings = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": 1.0} | settings
+        ordered = tuple(sorted(settings.items()))
+        match kind:
+            case "linear" | "llama3" | "yarn":
+                return Scaling(kind=kind, settings=ordered)
+        self.note(f"The rotary positions are scaled in a way named {kind}, which is kept but not understood.")
+        return Scaling(kind="other", settings=ordered)
+
+    def rotary(
+        self,
+        d_head: int,
+        *,
+        max_seq_len: int,
+        layer_type: str | None = None,
+        theta: float = 10000.0,
+        share: float = 1.0,
+    ) -> Rotary:
+        """The rotation of (one type of) layers; theta and share: the class's defaults."""
+        return Rotary(
+            theta=self.theta(theta, layer_type),
+            n_dims=int(d_head * self.rotary_share(share, layer_type)),
+            scaling=self.scaling(max_seq_len, layer_type),
+        )
