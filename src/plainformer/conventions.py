@@ -35,14 +35,22 @@ def pad_vocabulary(spec: Spec, multiple: int = 64) -> Spec:
     return with_vocabulary(spec, -(-spec.vocab_size // multiple) * multiple)
 
 
-def without_biases(part: P, of: tuple[type, ...] = (Linear, Norm)) -> P:
+def without_biases(part: P, of: tuple[type[Any], ...] = (Linear, Norm)) -> P:
     """The same without a bias on any part of these classes (a norm keeps its gain)."""
-    return rewrite(part, lambda inner: replace(inner, bias=False) if isinstance(inner, of) else inner)
+
+    def change(inner: Any) -> Any:
+        return replace(inner, bias=False) if isinstance(inner, of) else inner
+
+    return rewrite(part, change)
 
 
 def without_attention_biases(spec: Spec) -> Spec:
     """The same without a bias on the projections of attention."""
-    return rewrite(spec, lambda part: without_biases(part, (Linear,)) if isinstance(part, Attention) else part)
+
+    def change(part: Any) -> Any:
+        return without_biases(part, (Linear,)) if isinstance(part, Attention) else part
+
+    return rewrite(spec, change)
 
 
 def with_qkv_biases(spec: Spec) -> Spec:
@@ -64,7 +72,7 @@ def untie(spec: Spec) -> Spec:
     return replace(spec, head=replace(spec.head, tied=False)) if spec.head else spec
 
 
-LORA_OWNERS: dict[str, tuple[type, ...]] = {
+LORA_OWNERS: dict[str, tuple[type[Any], ...]] = {
     "attention": (Attention, GatedAttention, LatentAttention),
     "feed_forward": (FeedForward,),
     "head": (Head,),
@@ -220,7 +228,8 @@ def count(spec: Spec, by: Convention | str = "tensors") -> Count:
 class Line:
     """Weights that stand at the same place of layers that are alike, said once."""
 
-    place: str  # "decoder.layers.*.attention.q k v": queries, keys and values together
+    layers: str  # "decoder.layers.*", or "decoder.layers.0-2" where the others differ; "" outside layers
+    place: str  # "attention.q k v": queries, keys and values together
     formula: str  # outputs x inputs + biases
     each: int
     times: int  # in how many layers
@@ -230,15 +239,19 @@ class Line:
         return self.each * self.times
 
 
+Shapes = tuple[tuple[int, ...], ...]
+
+
 def _place(name: str) -> tuple[str, int, str]:
-    """(where, number of the layer or -1, field): "decoder.layers.3.attention.q.weight" -> ("decoder.layers.*...", 3."""
+    """Of "decoder.layers.3.attention.q.weight": "decoder.layers", 3, "attention.q k v". Outside: "", -1, where."""
     *path, _ = name.split(".")
-    at = path.index("layers") + 1 if "layers" in path else 0
-    layer = int(path[at]) if at else -1
-    if at:
-        path[at] = "*"
-    joined = path[-1] in ("q", "k", "v") and "attention" in path[-2]
-    return ".".join([*path[:-1], "q k v"] if joined else path), layer, path[-1]
+    if "layers" not in path:
+        return "", -1, ".".join(path)
+    at = path.index("layers") + 1
+    place = path[at + 1 :]
+    if place[-1] in ("q", "k", "v") and "attention" in place[-2]:
+        place[-1] = "q k v"
+    return ".".join(path[:at]), int(path[at]), ".".join(place)
 
 
 def _numbers(layers: list[int]) -> str:
@@ -253,35 +266,34 @@ def _numbers(layers: list[int]) -> str:
 
 
 def _formula(rows: list[Weight]) -> str:
-    """(768, 768), (768,) three times -> "3 x (768 x 768 + 768)"."""
+    """Queries, keys and values of GPT-2 small -> "3 x (768 x 768 + 768)"."""
     modules: dict[str, list[str]] = {}
     for row in rows:
-        shape = " x ".join(f"{n:,}" for n in row.shape if n > 1 or len(row.shape) == 1)
+        shape = " x ".join(f"{n:,}" for n in row.shape)
         modules.setdefault(row.name.rpartition(".")[0], []).append(shape)
     terms = Counter(" + ".join(shapes) for shapes in modules.values())
-    several = [term if n == 1 else f"{n} x ({term})" for term, n in terms.items()]
-    return " + ".join(several)
+    return " + ".join(term if n == 1 else f"{n} x ({term})" for term, n in terms.items())
 
 
 def lines(rows: Iterable[Weight]) -> tuple[Line, ...]:
-    """The rows of a ledger as a table that a person reads: one line a part, layers alike said once. Sums to them all."""
-    stacks: dict[str, set[int]] = {}
-    places: dict[str, dict[int, list[Weight]]] = {}
+    """The rows of a ledger as a table to read: a line for each part, like layers said once. Sums to all of them."""
+    depth: dict[str, set[int]] = {}
+    places: dict[tuple[str, str], dict[int, list[Weight]]] = {}
     for row in rows:
         if row.count:
-            place, layer, _ = _place(row.name)
-            places.setdefault(place, {}).setdefault(layer, []).append(row)
-            stacks.setdefault(place.partition("*")[0], set()).add(layer)
+            stack, layer, place = _place(row.name)
+            depth.setdefault(stack, set()).add(layer)
+            places.setdefault((stack, place), {}).setdefault(layer, []).append(row)
     table = []
-    for place, layers in places.items():
-        alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for (stack, place), layers in places.items():
+        alike: dict[Shapes, list[int]] = {}
         for layer, inner in layers.items():
             alike.setdefault(tuple(row.shape for row in inner), []).append(layer)
         for same in alike.values():
             inner = layers[same[0]]
-            whole = set(same) == stacks[place.partition("*")[0]]
-            name = place if whole else place.replace("*", _numbers(same), 1)
-            table.append(Line(name, _formula(inner), sum(row.count for row in inner), len(same)))
+            which = "*" if len(same) == len(depth[stack]) else _numbers(same)
+            where = f"{stack}.{which}" if stack else ""
+            table.append(Line(where, place, _formula(inner), sum(row.count for row in inner), len(same)))
     return tuple(table)
 
 

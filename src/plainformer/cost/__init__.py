@@ -52,9 +52,7 @@ class Cost:
         kept = kv_dtype or (dtype if rules.bits(dtype) >= 16 else "bfloat16")
         rules.bits(kept, "kv_dtype")
         work = Work(batch_size, n_new=length, n_all=length, n_source=source)
-        return cls(
-            spec, batch_size, length, source, dtype, kept, Ledger.of(spec), Cache.of(spec), flops(spec, work)
-        )
+        return cls(spec, batch_size, length, source, dtype, kept, Ledger.of(spec), Cache.of(spec), flops(spec, work))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

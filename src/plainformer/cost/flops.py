@@ -38,7 +38,7 @@ def flops(part: object, work: Work) -> int:
 @flops.register(s.Norm)
 @flops.register(s.Table)
 @flops.register(s.RelativeBias)
-def _(part: None | s.Norm | s.Table | s.RelativeBias, work: Work) -> int:
+def _(part: s.Norm | s.Table | s.RelativeBias | None, work: Work) -> int:
     return 0
 
 

@@ -1,0 +1,90 @@
+"""The command line. Facts go to stdout, words to stderr; a command's module is loaded when the command is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from plainformer.faults import PlainformerError
+
+# Each module offers `arguments(parser)` and `run(args) -> exit status`.
+COMMANDS = {
+    "size": ("plainformer.cli.size", "parameters, bytes, cache and operations of any transformer, exact"),
+}
+EXTRAS = {"torch": "torch", "tokenizers": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. 0: done; 1: our fault; 2: the request cannot be; 3: stopped on a bad loss; 130: by the user."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser, module = parser_for(words)
+    args = parser.parse_args(words)  # leaves with 2, and lines of its own, on arguments that cannot be
+    if args.version:
+        print(f"plainformer {version()}")
+        return 0
+    if module is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        status: int = module.run(args)
+        sys.stdout.flush()
+        return status
+    except PlainformerError as refused:
+        return say(in_two_lines(refused), 2)
+    except KeyboardInterrupt:
+        return say("stopped", 130)
+    except BrokenPipeError:  # the reader has had enough: not a fault
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as fault:
+        if args.traceback:
+            raise
+        missing = (fault.name or "").partition(".")[0] if isinstance(fault, ImportError) else ""
+        if missing in EXTRAS:
+            return say(f"this needs {missing}: pip install 'plainformer[{EXTRAS[missing]}]'", 2)
+        kind = type(fault).__name__
+        return say(f"our fault, not yours: {kind}: {fault} (--traceback shows where)", 1)
+
+
+def parser_for(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
+    """The parser, with the arguments of the command that `words` name, and that command's module."""
+    parser = argparse.ArgumentParser(prog="plainformer", description="Transformers in plain sight.")
+    parser.add_argument("--version", action="store_true", help="say which version this is")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    module = None
+    for name, (place, about) in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        command.add_argument("--traceback", action="store_true", help="show where in our code a fault happened")
+        if name == chosen:
+            module = import_module(place)
+            module.arguments(command)
+    return parser, module
+
+
+def version() -> str:
+    """The installed version; looked up only when it is asked for."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("plainformer")
+    except metadata.PackageNotFoundError:
+        return "(run in place, not installed)"
+
+
+def in_two_lines(refused: PlainformerError) -> str:
+    """The first faults: a wrong size in one layer is wrong in all of them."""
+    first, *rest = refused.faults
+    if len(rest) > 1:
+        return f"{first}\n(and {len(rest)} more faults, this one's likes among them)"
+    return str(refused)
+
+
+def say(line: str, status: int) -> int:
+    """Words for the person, and the exit status that goes with them."""
+    print(f"plainformer: {line}", file=sys.stderr)
+    return status

@@ -1,0 +1,93 @@
+"""What MODEL stands for on the command line, without torch: a path, a preset's name, a name on the hub."""
+
+from __future__ import annotations
+
+import os
+
+from plainformer.faults import refuse
+from plainformer.report.sheet import Subject
+
+
+def resolve(text: str) -> Subject:
+    """In this order: a path (a config.json, a folder that holds one, a run folder, a step's folder in it), a preset,
+    org/name on the hub. Refuses what is none of them, with the nearest names."""
+    from plainformer.presets import presets
+
+    preset = text in presets
+    if os.path.exists(text) and not (preset and os.path.isdir(text) and file_in(text) is None):
+        return from_path(text)
+    if preset:
+        return from_preset(text)
+    if text.startswith((".", "~", "/", os.sep)) or text.endswith((".json", "/", os.sep)) or text.count("/") > 1:
+        raise refuse("MODEL", text, "there is no such file or folder")
+    if "/" in text:
+        raise refuse("MODEL", text, "no such path, and the hub is not asked", "fetch its config.json and give the path")
+    return from_preset(text)
+
+
+def from_preset(name: str) -> Subject:
+    """A published or trainable preset; refuses other names, offering the nearest."""
+    from plainformer.presets import PUBLISHED, TRAINABLE, presets
+
+    spec = presets[name]
+    builder, _ = (PUBLISHED | TRAINABLE)[name]
+    return Subject(name=name, spec=spec, family=builder.rpartition(".")[2])
+
+
+def file_in(folder: str) -> str | None:
+    """What says the model in a folder: a run's spec.json, that of the run whose step it is, or a config.json."""
+    run = os.path.dirname(os.path.dirname(os.path.abspath(folder)))
+    step = os.path.basename(os.path.abspath(folder)).startswith("step-")
+    places = [os.path.join(folder, "spec.json"), os.path.join(folder, "config.json")]
+    places += [os.path.join(run, "spec.json")] if step else []
+    return next((place for place in places if os.path.isfile(place)), None)
+
+
+def from_path(path: str) -> Subject:
+    """A config.json, one of our own spec.json files, or a folder in which one says the model."""
+    if not os.path.exists(path):
+        raise refuse("MODEL", path, "there is no such file or folder")
+    file = file_in(path) if os.path.isdir(path) else path
+    if file is None:
+        raise refuse("MODEL", path, "the folder holds neither config.json nor spec.json")
+    data = read_object(file)
+    if "is" in data:
+        from plainformer.spec import Spec
+        from plainformer.tree import from_json
+
+        spec = from_json(data, file)
+        if not isinstance(spec, Spec):
+            raise refuse(f"{file}.is", data["is"], "is a part, not a whole spec")
+        return Subject(name=path, spec=spec, family="plainformer")
+    from plainformer.huggingface import read
+
+    reading = read(data, file)
+    return Subject(
+        name=path,
+        spec=reading.spec,
+        family=reading.family,
+        model_type=reading.model_type,
+        dtype=reading.dtype,
+        quantization=reading.quantization,
+        notes=reading.notes,
+    )
+
+
+def read_object(path: str) -> dict[str, object]:
+    """A JSON object from a file. Refuses a file that cannot be read, is not JSON, or holds something else."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            data = json.load(file)
+    except OSError as fault:
+        raise refuse("MODEL", path, "cannot be read", fault.strerror or str(fault)) from None
+    except UnicodeDecodeError as fault:
+        raise refuse("MODEL", path, f"is not UTF-8 (byte {fault.start:,}), so no JSON") from None
+    except RecursionError:
+        raise refuse("MODEL", path, "is nested too deep to be a config") from None
+    except ValueError as fault:  # what json raises for text that is not JSON
+        raise refuse("MODEL", path, f"is not JSON: {fault}") from None
+    if not isinstance(data, dict):
+        raise refuse("MODEL", path, f"holds a JSON {type(data).__name__}, not an object")
+    return data

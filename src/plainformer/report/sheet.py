@@ -1,0 +1,171 @@
+"""The sheet of a model as plain data: the keys of `size --json`, documented in the design."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plainformer.conventions import CONVENTIONS, Count, count
+from plainformer.cost import Cost, rules
+from plainformer.ledger import KINDS, Weight
+from plainformer.spec import Spec
+
+PARTS = ("embedding", "position", "attention", "feed_forward", "expert", "router", "norm", "head", "other")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to be sized, and what its source says besides the spec."""
+
+    name: str  # as asked for
+    spec: Spec
+    family: str
+    model_type: str | None = None
+    dtype: str | None = None  # of the stored weights, where the source says
+    quantization: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def by_part(rows: Iterable[Weight]) -> dict[str, int]:
+    """Parameters by part; their sum is the total. "other": mixers that are not attention, adapters, towers."""
+    parts = dict.fromkeys(PARTS, 0)
+    for row in rows:
+        parts[row.kind if row.kind in parts else "other"] += row.count
+    return parts
+
+
+def parameters(rows: Sequence[Weight]) -> dict[str, Any]:
+    """Counts of a ledger's rows. Active: what one token meets, with both tables, without the input table (where the
+    head is a matrix of its own), without both."""
+    table = sum(row.count for row in rows if row.name == "embedding.weight")
+    head = sum(row.count for row in rows if row.name == "head.weight")
+    bias = sum(row.count for row in rows if row.name == "head.bias") if head else 0
+    total, active = sum(row.count for row in rows), sum(row.active for row in rows)
+    tied = any(row.same_as == "embedding.weight" for row in rows)
+    return {
+        "total": total,
+        "non_embedding": total - table - head - bias,
+        "active": active,
+        "active_without_input_table": active if tied else active - table,
+        "active_without_tables": active - table - head,
+        "by_part": by_part(rows),
+    }
+
+
+def facts(
+    subject: Subject,
+    cost: Cost,
+    *,
+    convention: str | None = None,
+    tokens: float | None = None,
+    sustained: float | None = None,
+    price: float | None = None,
+) -> dict[str, Any]:
+    """The sheet. convention: its name, or "all"; tokens: to train on; sustained: operations a second of one device;
+    price: dollars of one device for an hour. What is not known is None, with a note where that surprises."""
+    counted = count(subject.spec, convention) if convention and convention != "all" else None
+    rows = cost.ledger.rows if counted is None else counted_rows(counted)
+    stored, stored_note = as_stored(subject, cost)
+    asked = tokens is not None
+    exact = cost.training_flops(tokens) if tokens is not None else None
+    hours = rules.device_hours(exact, sustained) if exact is not None and sustained else None
+    causal = bool(cost.cache.parts)
+    sheet: dict[str, Any] = {
+        "family": subject.family,
+        "model_type": subject.model_type,
+        "parameters": parameters(rows),
+        "weights_bytes": {
+            **{dtype: cost.weights_bytes(dtype) for dtype in ("float32", "bfloat16", "fp8", "int8", "int4")},
+            "as_stored": stored,
+        },
+        "kv_cache": {
+            "bytes_per_token": cost.cache_bytes_per_token if causal else None,
+            "bytes": cost.cache_bytes if causal else None,
+            "bytes_as_expanded": cost.cache_bytes_as_expanded if causal else None,
+        },
+        "flops": {
+            "forward_per_token": cost.forward_flops_per_token,
+            "rule_2n": cost.rule_2n,
+            "context": cost.seq_len,
+        },
+        "training": {
+            "flops_6nd": cost.training_flops_6nd(tokens) if asked and tokens is not None else None,
+            "flops_exact": exact,
+            "device_hours": hours,
+            "dollars": hours * price if hours is not None and price is not None else None,
+            "bytes": cost.optimizer_bytes,
+        },
+        "notes": [*subject.notes, *stored_note, *cost.notes],
+    }
+    if counted:
+        sheet["convention"] = under(counted)
+    elif convention:
+        sheet["conventions"] = {name: count(subject.spec, name).total for name in CONVENTIONS}
+    return sheet
+
+
+def counted_rows(counted: Count) -> tuple[Weight, ...]:
+    """The rows that count, and the aliases among the changed spec's: they say what is tied."""
+    from plainformer.ledger import Ledger
+
+    names = {row.name for row in counted.left_out}
+    return tuple(row for row in Ledger.of(counted.spec).rows if row.name not in names)
+
+
+def under(counted: Count) -> dict[str, Any]:
+    """What a convention does, in numbers: every tensor + changes - left out = total."""
+    return {
+        "name": counted.convention.name,
+        "says": counted.convention.says,
+        "every_tensor": counted.plain,
+        "changes": sum(gap for _, gap in counted.changes),
+        "left_out": {row.name: row.count for row in counted.left_out},
+        "total": counted.total,
+    }
+
+
+def as_stored(subject: Subject, cost: Cost) -> tuple[int | None, list[str]]:
+    """Bytes of the weights as the source says that they are stored, and a note where it doesn't say enough."""
+    if subject.quantization:
+        method = subject.quantization.get("quant_method", "an unnamed method")
+        return None, [f"weights are stored quantised ({method}): their bytes with scales are not worked out"]
+    if subject.dtype in rules.BITS:
+        return cost.weights_bytes(subject.dtype), []
+    return None, []
+
+
+def ledger_rows(rows: Iterable[Weight]) -> list[dict[str, Any]]:
+    """Every row of a ledger for `--explain --json`; counts sum to the total."""
+    listed = []
+    for row in rows:
+        one: dict[str, Any] = {"name": row.name, "shape": list(row.shape), "kind": row.kind, "count": row.count}
+        if row.same_as:
+            one["same_as"] = row.same_as
+        if row.buffer:
+            one["buffer"] = True
+        listed.append(one)
+    return listed
+
+
+def describe(spec: Spec) -> str:
+    """A model in a line: what kind, how deep, how wide, how long."""
+    kinds = [name for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)) if stack]
+    depth = [len(stack.passes or stack.layers) for stack in (spec.encoder, spec.decoder) if stack]
+    layers = " + ".join(f"{n}" for n in depth)
+    said = f"{'-'.join(kinds)}, {layers} layers, {spec.d_model:,} wide, {spec.vocab_size:,} tokens"
+    return f"{said}, context {spec.max_seq_len:,}"
+
+
+def flat(sheet: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}; lists are left out. The columns of `--csv`."""
+    row: dict[str, Any] = {}
+    for key, value in sheet.items():
+        if isinstance(value, Mapping):
+            row |= flat(value, f"{prefix}{key}.")
+        elif not isinstance(value, list):
+            row[prefix + key] = value
+    return row
+
+
+assert set(PARTS) - {"other"} <= set(KINDS)

@@ -1,0 +1,203 @@
+"""Tables for people. The only module that draws with rich, loaded when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from plainformer.conventions import CONVENTIONS, Count, lines
+from plainformer.cost import Cost
+from plainformer.report.figures import bar, label, percent, short
+from plainformer.report.sheet import Subject, by_part, describe
+
+NAMES = {
+    "embedding": "token tables",
+    "position": "positions",
+    "feed_forward": "feed-forward",
+    "expert": "experts",
+    "norm": "norms",
+}
+Row = tuple[str, str, str]  # what, the exact figure, in words
+
+
+def draw(file: IO[str], *things: RenderableType) -> None:
+    """Print to a stream in its own width and colours; rich fills lines with blanks, which nobody wants to copy."""
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(*things, sep="\n")
+    for line in captured.get().splitlines():
+        print(line.rstrip(), file=file)
+
+
+def columns(*names: str, **sides: Any) -> Table:
+    return Table(*names, box=None, pad_edge=False, padding=(0, 1), **sides)
+
+
+def draws_blocks(file: IO[str]) -> bool:
+    """Whether the stream can hold the characters of which bars are made."""
+    try:
+        "█▏".encode(getattr(file, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def where_they_live(parts: Mapping[str, int], plain: bool) -> list[Row]:
+    total = sum(parts.values())
+    return [
+        (NAMES.get(part, part), f"{n:,}", f"{percent(n, total):>9} {bar(n / total, plain=plain)}".rstrip())
+        for part, n in parts.items()
+        if n
+    ]
+
+
+def counts(sheet: Mapping[str, Any]) -> list[Row]:
+    said = sheet["parameters"]
+    rows = [("parameters", f"{said['total']:,}", label(said["total"]))]
+    rows.append(("without token tables", f"{said['non_embedding']:,}", label(said["non_embedding"])))
+    if said["active"] != said["total"]:
+        rows.append(("met by one token", f"{said['active']:,}", f"{label(said['active'])}, token tables included"))
+    return rows
+
+
+def memory(sheet: Mapping[str, Any], cost: Cost) -> list[Row]:
+    weights, cache = sheet["weights_bytes"], sheet["kv_cache"]
+    rows = [
+        (f"weights, {dtype}", f"{weights[dtype]:,} B", short(weights[dtype], "B"))
+        for dtype in ("float32", "bfloat16", "int8", "int4")
+    ]
+    if weights["as_stored"] is not None:
+        rows.append(("weights, as stored", f"{weights['as_stored']:,} B", short(weights["as_stored"], "B")))
+    if cache["bytes"] is not None:
+        of = f"{cost.batch_size:,} x {cost.seq_len:,} tokens, {cost.kv_dtype}"
+        rows.append(("cache of one token", f"{cache['bytes_per_token']:,} B", cost.kv_dtype))
+        rows.append(("cache", f"{cache['bytes']:,} B", f"{short(cache['bytes'], 'B')}: {of}"))
+        if cache["bytes_as_expanded"] != cache["bytes"]:
+            much = cache["bytes_as_expanded"]
+            rows.append(("cache, if expanded", f"{much:,} B", f"{short(much, 'B')}: keys and values, not latents"))
+    return rows
+
+
+def work(sheet: Mapping[str, Any]) -> list[Row]:
+    flops, training = sheet["flops"], sheet["training"]
+    exact, rule = flops["forward_per_token"], flops["rule_2n"]
+    ratio = exact / rule
+    gap = f"{100 * abs(ratio - 1):.1f} % {'more' if ratio >= 1 else 'less'}"
+    mean = f"{short(exact, 'FLOPs')}: mean over {flops['context']:,} positions"
+    rows = [
+        ("forward, one token", f"{exact:,} FLOPs", mean),
+        ("by the rule 2N", f"{rule:,} FLOPs", f"exact is {gap if ratio < 2 else f'{ratio:.1f} times that'}"),
+        ("to train, AdamW", f"{training['bytes']:,} B", f"{short(training['bytes'], 'B')} before activations"),
+    ]
+    if training["flops_exact"] is not None:
+        rows.append(("training, exact", f"{training['flops_exact']:.4g} FLOPs", "3 x forward x tokens"))
+        rows.append(("training, 6ND", f"{training['flops_6nd']:.4g} FLOPs", "6 x parameters met x tokens"))
+    if training["device_hours"] is not None:
+        rows.append(("device hours", f"{training['device_hours']:,.1f}", "exact FLOPs at the sustained rate"))
+    if training["dollars"] is not None:
+        rows.append(("dollars", f"{training['dollars']:,.0f}", "at the price of an hour"))
+    return rows
+
+
+def draw_sheet(file: IO[str], subject: Subject, sheet: Mapping[str, Any], cost: Cost) -> None:
+    """One model, in four groups; then what the figures leave out."""
+    table = columns(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim")
+    parts = where_they_live(sheet["parameters"]["by_part"], plain=not draws_blocks(file))
+    for group in (counts(sheet), parts, memory(sheet, cost), work(sheet)):
+        table.add_row()
+        for what, figure, words in group:
+            table.add_row(f"  {what}", figure, words)
+    draw(file, Text(f"{subject.name}: {describe(subject.spec)}", style="bold"), table)
+    if "convention" in sheet:
+        said = sheet["convention"]
+        draw(file, f"\nparameters are counted as {said['name']}: {said['says']}")
+    if "conventions" in sheet:
+        draw_conventions(file, sheet["conventions"])
+    for note in sheet["notes"]:
+        draw(file, f"\nnote: {note}")
+
+
+def draw_conventions(file: IO[str], totals: Mapping[str, int]) -> None:
+    """What each convention makes of one model."""
+    table = columns()
+    table.add_column("\n  convention", no_wrap=True)
+    table.add_column("\nparameters", justify="right", no_wrap=True)
+    table.add_column("\nwhat counts", style="dim")
+    for name, total in totals.items():
+        table.add_row(f"  {name}", f"{total:,}", CONVENTIONS[name].says)
+    draw(file, table)
+
+
+def draw_lines(file: IO[str], subject: Subject, counted: Count) -> None:
+    """Every weight: layers that are alike said once, summing to the total; then what the total leaves out."""
+    title = f"{subject.name}, counted as {counted.convention.name}: {counted.convention.says}"
+    table = columns()
+    table.add_column("\nwhere", no_wrap=True)
+    table.add_column("\nformula", overflow="fold", style="dim")
+    for name in ("each", "all"):
+        table.add_column(f"\n{name}", justify="right", no_wrap=True)
+    layers = ""
+    for line in lines(counted.kept):
+        if line.layers and line.layers != layers:
+            table.add_row(line.layers, f"x {line.times}")
+        layers = line.layers
+        place = f"  {line.place}" if layers else line.place
+        table.add_row(place, line.formula, f"{line.each:,}", f"{line.total:,}")
+    table.add_row("total", "", "", f"{counted.total:,}", style="bold")
+    parts = columns(show_header=False)
+    for row in where_they_live(by_part(counted.kept), plain=not draws_blocks(file)):
+        parts.add_row(*row)
+    parts.columns[1].justify = "right"
+    draw(file, Text(title, style="bold"), table, "", parts)
+    if steps := list(asides(counted)):
+        table = columns(show_header=False)
+        table.add_column(overflow="fold")
+        table.add_column(justify="right", no_wrap=True)
+        table.add_row("every tensor of the model as it is", f"{counted.plain:,}")
+        for what, n in steps:
+            table.add_row(what, f"{n:+,}")
+        table.add_row("total", f"{counted.total:,}", style="bold")
+        draw(file, "", table)
+
+
+def asides(counted: Count) -> Iterator[tuple[str, int]]:
+    """From every tensor of the unchanged model to the total: what the convention changes and leaves out."""
+    sums: dict[str, int] = {}
+    for name, gap in counted.changes:  # layers taken together
+        place = ".".join("*" if part.isdecimal() else part for part in name.split("."))
+        sums[place] = sums.get(place, 0) + gap
+    yield from ((f"changed: {place}", gap) for place, gap in sums.items())
+    yield from ((f"left out: {row.name}", -row.count) for row in counted.left_out)
+
+
+def draw_many(file: IO[str], sized: Iterable[tuple[Subject, Mapping[str, Any], Cost]]) -> None:
+    """Several models as rows."""
+    rows = list(sized)
+    table = columns()
+    table.add_column("model", overflow="fold")
+    for name in ("parameters", "met by a token", "weights", "cache/token", "FLOPs/token"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for subject, sheet, cost in rows:
+        said, cache = sheet["parameters"], sheet["kv_cache"]["bytes_per_token"]
+        table.add_row(
+            subject.name,
+            f"{said['total']:,}",
+            f"{said['active']:,}",
+            short(cost.weights_bytes(), "B"),
+            "none" if cache is None else short(cache, "B"),
+            short(sheet["flops"]["forward_per_token"]),
+        )
+    draw(file, table)
+    for subject, sheet, _ in rows:
+        for note in sheet["notes"]:
+            draw(file, f"\n{subject.name}: {note}")
+        if "conventions" in sheet:
+            draw(file, Text(f"\n{subject.name}", style="bold"))
+            draw_conventions(file, sheet["conventions"])
