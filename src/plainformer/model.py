@@ -1,12 +1,13 @@
 """The same transformer in PyTorch, fast. Same parts, same names; tests hold it to the reference.
 
-B batch, T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts.
+B batch, T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts,
+N tokens of all rows, R rows of positions: B, or 1 where all rows stand together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from math import pi
 from typing import cast
@@ -31,16 +32,21 @@ from plainformer.tree import walk
 class Where:
     """What a part may ask beyond its input. Built once a pass; only attention opens it."""
 
-    positions_BT: Tensor  # (1, T) where all rows stand together
+    positions_RT: Tensor
     causal: bool
     starts: tuple[int, ...] = (0,)  # each row's tokens before this pass
     state: State | None = None
     trace: dict[str, Tensor] | None = None  # asked for: attention weights and the stream, by place
     made: dict[object, Tensor] = field(default_factory=dict)  # rotary tables and masks, once for all layers
+    n_pass: int = 0  # where layers are shared: which pass this is, from 1
 
     @property
     def together(self) -> bool:
         return len(set(self.starts)) == 1
+
+    def at(self, place: str) -> str:
+        """The place's name in states and traces: shared layers have one for each pass."""
+        return f"{place}.pass.{self.n_pass}" if self.n_pass else place
 
     def keep(self, place: str, tensor: Tensor) -> None:
         if self.trace is not None:
@@ -49,22 +55,22 @@ class Where:
     def turns(self, rotary: s.Rotary, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """cos and sin of each pair's angle, (B, 1, T, n_dims / 2): made in float64, then rounded once."""
         if (rotary, "cos") not in self.made:
-            angle = self.positions_BT[:, None, :, None] * frequencies(rotary).to(self.positions_BT.device)
+            angle = self.positions_RT[:, None, :, None] * frequencies(rotary).to(self.positions_RT.device)
             self.made[rotary, "cos"], self.made[rotary, "sin"] = angle.cos().to(dtype), angle.sin().to(dtype)
         return self.made[rotary, "cos"], self.made[rotary, "sin"]
 
     def allowed(self, window: int | None, n_keys: int) -> Tensor:
         """(B, 1, T, S), True where a query may see a key: no later one in a causal stack, none beyond the window."""
         if (window, n_keys) not in self.made:
-            slots_S = torch.arange(n_keys, device=self.positions_BT.device)
-            ago = self.positions_BT[:, None, :, None] - slots_S
+            slots_S = torch.arange(n_keys, device=self.positions_RT.device)
+            ago = self.positions_RT[:, None, :, None] - slots_S
             see = ago >= 0 if self.causal else torch.ones_like(ago, dtype=torch.bool)
             self.made[window, n_keys] = see if window is None else see & (ago.abs() < window)
         return self.made[window, n_keys]
 
     def mask(self, window: int | None, n_keys: int) -> tuple[Tensor | None, bool]:
         """(mask, is_causal) for the fused kernel: a plain triangle or nothing where that says it all."""
-        n_new = self.positions_BT.shape[1]
+        n_new = self.positions_RT.shape[1]
         if self.together and (window is None or n_keys <= window):
             if n_new == n_keys or not self.causal:
                 return None, self.causal
@@ -163,11 +169,14 @@ def own_linear(module: nn.Module, part: s.Linear, *stacked: int) -> None:
         module.lora_b = nn.Parameter(torch.empty(*stacked, part.n_out, part.lora.rank))
 
 
-def apply_linear(module: nn.Module, part: s.Linear, x: Tensor, weight: Tensor) -> Tensor:
-    y = F.linear(x, weight, cast(Tensor, module.bias) if part.bias else None)
+def apply_linear(module: nn.Module, part: s.Linear, x: Tensor, weight: Tensor, expert: int | None = None) -> Tensor:
+    def own(name: str) -> Tensor:
+        tensor = cast(Tensor, getattr(module, name))
+        return tensor if expert is None else tensor[expert]
+
+    y = F.linear(x, weight, own("bias") if part.bias else None)
     if part.lora:
-        low = F.linear(F.linear(x, cast(Tensor, module.lora_a)), cast(Tensor, module.lora_b))
-        y = y + low * (part.lora.alpha / part.lora.rank)
+        y = y + F.linear(F.linear(x, own("lora_a")), own("lora_b")) * (part.lora.alpha / part.lora.rank)
     return y
 
 
@@ -251,7 +260,9 @@ class Attention(nn.Module):
             cos, sin = where.turns(part.scores.rotary, q_BHTK.dtype)
             q_BHTK, k_BGTK = (rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGTK))
         k_BGSK, v_BGSK = (
-            where.state.append(self.place, k_BGTK, v_BGTK, where.positions_BT) if where.state else (k_BGTK, v_BGTK)
+            where.state.append(where.at(self.place), k_BGTK, v_BGTK, where.positions_RT)
+            if where.state
+            else (k_BGTK, v_BGTK)
         )
         n_keys = k_BGSK.shape[2]
         if where.trace is None:
@@ -259,7 +270,7 @@ class Attention(nn.Module):
         else:
             allowed = where.allowed(part.window, n_keys)
             out_BHTK, weights_BHTS = attention(q_BHTK, k_BGSK, v_BGSK, allowed, part.scores.scale)
-            where.keep(f"{self.place}.weights", weights_BHTS)
+            where.keep(f"{where.at(self.place)}.weights", weights_BHTS)
         return cast(Tensor, self.out(out_BHTK.transpose(1, 2).flatten(-2)))
 
 
@@ -294,28 +305,27 @@ class Experts(nn.Module):
                 self.experts.add_module(name, Linear(linear, part.n_experts))
         add(self, part, "shared", "shared_gate")
 
-    def expert(self, e: int, x_TD: Tensor) -> Tensor:
+    def expert(self, e: int, x_ND: Tensor) -> Tensor:
         """What expert e says of these tokens."""
         act = ACTIVATIONS[self.part.expert.activation]
 
         def linear(name: str, x: Tensor) -> Tensor:
             of_all = cast(Linear, getattr(self.experts, name))
-            bias = cast(Tensor, of_all.bias)[e] if of_all.part.bias else None
-            return F.linear(x, of_all.weight[e], bias)
+            return apply_linear(of_all, of_all.part, x, of_all.weight[e], e)
 
-        up = linear("up", x_TD)
-        return linear("down", act(linear("gate", x_TD)) * up if self.part.expert.gate else act(up))
+        up = linear("up", x_ND)
+        return linear("down", act(linear("gate", x_ND)) * up if self.part.expert.gate else act(up))
 
     def forward(self, x_BTD: Tensor, where: Where) -> Tensor:
-        x_TD = x_BTD.flatten(0, -2)  # every token of every row: routing knows no rows
-        gates_TE, chosen_TE = self.router(x_TD)
-        where.keep(f"{self.place}.gates", gates_TE)
-        out_TD = torch.zeros_like(x_TD)
+        x_ND = x_BTD.flatten(0, -2)  # every token of every row: routing knows no rows
+        gates_NE, chosen_NE = self.router(x_ND)
+        where.keep(f"{where.at(self.place)}.gates", gates_NE)
+        out_ND = torch.zeros_like(x_ND)
         for e in range(self.part.n_experts):
-            rows = chosen_TE[:, e].nonzero(as_tuple=True)[0]
+            rows = chosen_NE[:, e].nonzero(as_tuple=True)[0]
             if len(rows):  # an expert runs only on its tokens
-                out_TD = out_TD.index_add(0, rows, gates_TE[rows, e, None] * self.expert(e, x_TD[rows]))
-        return out_TD.view_as(x_BTD)
+                out_ND = out_ND.index_add(0, rows, gates_NE[rows, e, None] * self.expert(e, x_ND[rows]))
+        return out_ND.view_as(x_BTD)
 
 
 @build.register(s.ChosenSoftmaxRouter)
@@ -328,7 +338,7 @@ class ChosenSoftmaxRouter(nn.Module):
     def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
         """Gates (T, E) and the choices (T, E) as booleans: a gate may underflow to 0, a choice may not."""
         scores_TE = self.scores(x_TD)
-        best_TC = scores_TE.sort(-1, descending=True, stable=True).indices[:, : self.part.n_chosen]
+        best_TC = scores_TE.sort(dim=-1, descending=True, stable=True).indices[:, : self.part.n_chosen]
         chosen_TE = torch.zeros_like(scores_TE, dtype=torch.bool).scatter(1, best_TC, True)
         return scores_TE.masked_fill(~chosen_TE, -torch.inf).softmax(-1), chosen_TE
 
@@ -412,11 +422,11 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, where: Where) -> Tensor:
         part = self.part
         if part.positions:
-            x = x + self.positions(where.positions_BT)
+            x = x + self.positions(where.positions_RT)
         x = self.norm_first(x) if part.norm_first else x
         where.keep(f"{self.place}.stream.0", x)
         for n_done, i in enumerate(part.passes or range(len(self.layers)), start=1):
-            x = self.layers[i](x, where)
+            x = self.layers[i](x, replace(where, n_pass=n_done) if part.passes else where)
             where.keep(f"{self.place}.stream.{n_done}", x)
         return cast(Tensor, self.norm_last(x)) if part.norm_last else x
 
@@ -541,8 +551,8 @@ class Transformer(nn.Module):
                 bad = low if low < 0 else high
                 raise refuse("tokens", bad, f"outside the vocabulary (0 to {self.spec.vocab_size - 1})")
         first = torch.tensor(starts[:1] if len(set(starts)) == 1 else starts, device=tokens_BT.device)
-        positions_BT = first[:, None] + torch.arange(n_new, device=tokens_BT.device)
-        return Where(positions_BT, self.spec.main.causal, starts, state, trace)
+        positions_RT = first[:, None] + torch.arange(n_new, device=tokens_BT.device)
+        return Where(positions_RT, self.spec.main.causal, starts, state, trace)
 
     def hidden(
         self,

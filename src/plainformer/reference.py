@@ -7,7 +7,7 @@ It takes a spec and arrays named as in the ledger, and decides from the part, ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from math import erf, isfinite, pi
 from typing import Any
@@ -66,6 +66,10 @@ class Where:
     causal: bool = True
     state: State | None = None  # generation: what came before
     trace: dict[str, Array] | None = None  # asked for: attention weights and the stream, by place
+    n_pass: int = 0  # where layers are shared: which pass this is, from 1
+
+    def at(self, place: str) -> str:
+        return f"{place}.pass.{self.n_pass}" if self.n_pass else place
 
     def keep(self, place: str, array: Array) -> None:
         if self.trace is not None:
@@ -258,10 +262,10 @@ def _(part: s.Attention, w: Weights, x_TD: Array, where: Where) -> Array:
     )
     if part.scores.rotary:
         q_HTK, k_GTK = (rotate(y, where.positions_T, part.scores.rotary) for y in (q_HTK, k_GTK))
-    k_GSK, v_GSK = where.state.append(w.place, k_GTK, v_GTK) if where.state else (k_GTK, v_GTK)
+    k_GSK, v_GSK = where.state.append(where.at(w.place), k_GTK, v_GTK) if where.state else (k_GTK, v_GTK)
     k_HSK, v_HSK = (y.repeat(part.n_heads // part.n_kv_heads, 0) for y in (k_GSK, v_GSK))
     out_HTK, weights_HTS = attention(q_HTK, k_HSK, v_HSK, allowed(part, where, k_HSK.shape[1]), part.scores.scale)
-    where.keep(f"{w.place}.weights", weights_HTS)
+    where.keep(f"{where.at(w.place)}.weights", weights_HTS)
     return run(part.out, w.at("out"), out_HTK.swapaxes(0, 1).reshape(len(x_TD), -1), where)
 
 
@@ -283,7 +287,7 @@ def _(part: s.ChosenSoftmaxRouter, w: Weights, x_TD: Array, where: Where) -> Arr
 def _(part: s.Experts, w: Weights, x_TD: Array, where: Where) -> Array:
     only(part, shared=None, shared_gate=None)
     gates_TE = run(part.router, w.at("router"), x_TD, where)
-    where.keep(f"{w.place}.gates", gates_TE)
+    where.keep(f"{where.at(w.place)}.gates", gates_TE)
     out_TD = np.zeros_like(x_TD)
     for e in range(part.n_experts):
         meets = gates_TE[:, e] > 0  # an expert runs only on its tokens
@@ -312,7 +316,7 @@ def _(part: s.Stack, w: Weights, x: Array, where: Where) -> Array:
     where.keep(f"{w.place}.stream.0", x)
     for n_done, i in enumerate(part.passes or range(len(part.layers)), start=1):
         for residual in part.layers[i]:
-            x = run(residual, w.at(f"layers.{i}"), x, where)
+            x = run(residual, w.at(f"layers.{i}"), x, replace(where, n_pass=n_done) if part.passes else where)
         where.keep(f"{w.place}.stream.{n_done}", x)
     return run(part.norm_last, w.at("norm_last"), x, where)
 

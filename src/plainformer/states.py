@@ -1,4 +1,5 @@
-"""What generation remembers of the tokens it has read. B batch, T new and S all positions, G kv heads, K d_head."""
+"""What generation remembers of the tokens it has read. B batch, T new and S all positions, G kv heads, K d_head, R rows
+of positions: B, or 1 where all rows stand together."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class State:
         self.lengths = [0] * batch_size
         self.kept: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def append(self, place: str, k_BGTK: Tensor, v_BGTK: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, place: str, k_BGTK: Tensor, v_BGTK: Tensor, positions_RT: Tensor) -> tuple[Tensor, Tensor]:
         """All keys and values (B, G, S, K) of the attention at `place`, the new ones written at their positions."""
         if place not in self.kept:
             new = (k_BGTK.new_zeros(*y.shape[:2], self.capacity, y.shape[3]) for y in (k_BGTK, v_BGTK))
@@ -32,7 +33,7 @@ class State:
                 slots[:, :, n_slots - n_new : n_slots] = new_BGTK
             else:
                 rows_B1 = torch.arange(len(slots), device=slots.device)[:, None]
-                slots[rows_B1, :, positions_BT] = new_BGTK.transpose(1, 2)
+                slots[rows_B1, :, positions_RT] = new_BGTK.transpose(1, 2)
         k_BGSK, v_BGSK = (slots[:, :, :n_slots] for slots in self.kept[place])
         return k_BGSK, v_BGSK
 
