@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import singledispatch
+from typing import get_args
 
 from plainformer.faults import Fault
 from plainformer.mixers import DeltaNet, LatentAttention, Mamba2
 from plainformer.spec import (
+    Activation,
     Attention,
     Bottleneck,
     Experts,
@@ -22,6 +24,7 @@ from plainformer.spec import (
     Projection,
     Residual,
     Rotary,
+    Scaling,
     Spec,
     Stack,
     Table,
@@ -31,6 +34,8 @@ from plainformer.spec import (
 from plainformer.tree import walk
 
 Faults = Iterator[Fault]
+LINEAR_NEEDS = ("factor",)
+LLAMA3_NEEDS = ("factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings")
 
 
 def n_in(part: Projection) -> int:
@@ -70,6 +75,11 @@ def equal(where: str, value: object, other: object, rule: str) -> Faults:
         yield Fault(where, value, f"{rule} ({other})")
 
 
+def among(where: str, value: object, known: tuple[str, ...]) -> Faults:
+    if value not in known:
+        yield Fault(where, value, f"must be one of {', '.join(known)}")
+
+
 @singledispatch
 def misfits(part: object) -> Faults:
     """The faults of one part, apart from those of the parts inside it."""
@@ -78,6 +88,7 @@ def misfits(part: object) -> Faults:
 
 @misfits.register
 def _(part: Norm) -> Faults:
+    yield from among("kind", part.kind, ("layer", "rms"))
     if not part.eps >= 0:
         yield Fault("eps", part.eps, "must be 0 or more")
 
@@ -86,6 +97,14 @@ def _(part: Norm) -> Faults:
 def _(part: Lora) -> Faults:
     if not part.alpha > 0:
         yield Fault("alpha", part.alpha, "must be above 0")
+
+
+@misfits.register
+def _(part: Scaling) -> Faults:
+    yield from among("kind", part.kind, ("linear", "llama3", "yarn", "other"))
+    needs = {"linear": LINEAR_NEEDS, "llama3": LLAMA3_NEEDS}.get(part.kind, ())
+    if absent := [name for name in needs if name not in dict(part.settings)]:
+        yield Fault("settings", sorted(dict(part.settings)), f"{part.kind} needs {', '.join(absent)}")
 
 
 @misfits.register
@@ -147,6 +166,7 @@ def _(part: LatentAttention) -> Faults:
 
 @misfits.register
 def _(part: FeedForward) -> Faults:
+    yield from among("activation", part.activation, get_args(Activation))
     yield from equal("down.n_in", part.down.n_in, part.up.n_out, "must equal up.n_out")
     if part.gate:
         yield from equal("gate.n_in", part.gate.n_in, part.up.n_in, "must equal up.n_in")
@@ -205,6 +225,8 @@ def stream_faults(where: str, part: object, d_model: int) -> Faults:
 
 @misfits.register
 def _(part: Tokens) -> Faults:
+    if part.table.offset:
+        yield Fault("table.offset", part.table.offset, "must be 0: token t reads row t")
     for name in ("types", "positions", "norm"):
         what = getattr(part, name)
         if what is not None:
@@ -217,6 +239,8 @@ def _(part: Tokens) -> Faults:
 def _(part: Head) -> Faults:
     inner = part.transform.n_out if part.transform else part.linear.n_in
     yield from equal("linear.n_in", part.linear.n_in, inner, "must equal transform.n_out")
+    if part.activation:
+        yield from among("activation", part.activation, get_args(Activation)[:-1])  # the clamped one needs a gate
     if part.norm:
         yield from equal("norm.width", part.norm.width, inner, "must be what the head's linear reads")
 
@@ -232,6 +256,10 @@ def _(part: Spec) -> Faults:
     if part.decoder is None and part.encoder is None:
         yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
         return
+    for name, holder in (("embedding", part.embedding), ("encoder", part.encoder), ("decoder", part.decoder)):
+        if holder is not None and (table := holder.positions) and table.n_rows < part.max_seq_len + table.offset:
+            rule = f"must be at least max_seq_len + offset ({part.max_seq_len + table.offset})"
+            yield Fault(f"{name}.positions.n_rows", table.n_rows, rule)
     for name, stack in (("encoder", part.encoder), ("decoder", part.decoder)):
         if stack is not None:
             yield from stream_faults(name, stack, part.d_model)

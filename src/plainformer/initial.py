@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from plainformer import spec as s
 from plainformer.faults import refuse
 from plainformer.ledger import Ledger, Weight, weights
+from plainformer.tree import rewrite
 
 Array = NDArray[Any]
 Named = Iterator[tuple[str, Array]]
@@ -19,27 +21,30 @@ Named = Iterator[tuple[str, Array]]
 RESIDUAL = (".out.weight", ".down.weight")  # the last projection of each branch: what it adds to the stream
 
 
-def constant(w: Weight, plus_one: bool) -> Array | None:
-    """What no recipe draws: gains say 1, biases 0. None for the rest."""
+def constant(w: Weight, less_one: Set[str] = frozenset()) -> Array | None:
+    """What no recipe draws: gains say 1, biases 0. None for the rest. `less_one`: the gains that are stored less 1."""
     leaf = w.name.rsplit(".", 1)[-1]
     if leaf == "bias" or leaf == "lora_b" or w.buffer:
         return np.zeros(w.shape)
     if w.kind == "norm":
-        return np.zeros(w.shape) if plus_one else np.ones(w.shape)
+        return np.zeros(w.shape) if w.name in less_one else np.ones(w.shape)
     return None
 
 
-def adds_one(spec: s.Spec) -> bool:
-    """Whether the model's gains are stored less 1."""
-    from plainformer.tree import walk
+def gains_less_one(spec: s.Spec) -> Set[str]:
+    """The gains that are stored less 1: those that would be gone if their norms had none."""
 
-    return any(isinstance(part, s.Norm) and part.plus_one for _, part in walk(spec))
+    def without(part: Any) -> Any:
+        return replace(part, gain=False) if isinstance(part, s.Norm) and part.plus_one else part
+
+    left = {w.name for w in Ledger.of(rewrite(spec, without)).rows}
+    return {w.name for w in Ledger.of(spec).rows} - left
 
 
 def drawn(spec: s.Spec, seed: int, draw: Callable[[np.random.Generator, Weight], Array]) -> Named:
-    rng, plus_one = np.random.default_rng(seed), adds_one(spec)
+    rng, less_one = np.random.default_rng(seed), gains_less_one(spec)
     for w in Ledger.of(spec).weights:
-        yield w.name, draw(rng, w) if (c := constant(w, plus_one)) is None else c
+        yield w.name, draw(rng, w) if (c := constant(w, less_one)) is None else c
 
 
 def gpt2(spec: s.Spec, seed: int = 0) -> Named:
@@ -108,7 +113,7 @@ def lesson(part: s.Spec | s.Part, seed: int = 0) -> Named:
     """The lesson's: tables 0.02 wide, linears 1 / sqrt(n_in); block i from seed + 10 i, its feed-forward one more."""
     named = dict(lesson_part(part, seed))
     for w in Ledger.of(part).weights if isinstance(part, s.Spec) else weights(part):
-        yield w.name, named[w.name] if (c := constant(w, plus_one=False)) is None else c
+        yield w.name, named[w.name] if (c := constant(w)) is None else c
 
 
 RECIPES: dict[str, Callable[[s.Spec, int], Named]] = {"gpt2": gpt2, "lesson": lesson}

@@ -543,6 +543,8 @@ class Transformer(nn.Module):
         room = min(self.spec.max_seq_len, state.capacity if state else self.spec.max_seq_len)
         if max(starts) + n_new > room:
             raise refuse("tokens", max(starts) + n_new, f"more positions than there are ({room})")
+        if state and not self.spec.main.causal:
+            raise refuse("state", "a stack that is not causal", "each token would change what was said before")
         if state and len(starts) != n_rows:
             raise refuse("tokens", n_rows, f"the state has {len(starts)} rows")
         if tokens_BT.device.type == "cpu" and not torch.compiler.is_compiling():

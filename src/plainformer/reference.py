@@ -364,6 +364,9 @@ def hidden(
     """The stream (T, D) after the last norm. With a state, the tokens go on from those it has read."""
     if spec.decoder is None or spec.encoder is not None:
         raise refuse("Spec", "encoder", "no rule runs encoders yet", "it can be sized")
+    only(spec, towers=())
+    if state and not spec.decoder.causal:
+        raise refuse("state", "a stack that is not causal", "each token would change what was said before")
     n_before = state.n_tokens if state else 0
     tokens_T = check_tokens(spec, tokens_T, n_before)
     w, where = Weights(arrays), Where(n_before + np.arange(len(tokens_T)), spec.decoder.causal, state, trace)
