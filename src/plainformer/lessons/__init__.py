@@ -1,0 +1,1 @@
+"""Lessons that run: each number on the page is computed as it is told."""
