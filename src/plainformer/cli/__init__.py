@@ -13,6 +13,7 @@ from plainformer.faults import PlainformerError
 
 # Each module offers `arguments(parser)` and `run(args) -> exit status`.
 COMMANDS = {
+    "demo": ("plainformer.cli.demo", "what this is, in two acts: sizes and attention; a GPT trained for a minute"),
     "size": ("plainformer.cli.size", "parameters, bytes, cache and operations of any transformer, exact"),
 }
 EXTRAS = {"torch": "torch", "tokenizers": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}
