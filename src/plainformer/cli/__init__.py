@@ -15,6 +15,11 @@ from plainformer.faults import PlainformerError
 COMMANDS = {
     "demo": ("plainformer.cli.demo", "what this is, in two acts: sizes and attention; a GPT trained for a minute"),
     "size": ("plainformer.cli.size", "parameters, bytes, cache and operations of any transformer, exact"),
+    "train": ("plainformer.cli.train", "a GPT from a text; killed at any moment, it goes on from there"),
+    "generate": ("plainformer.cli.generate", "text from a trained model, written as it comes"),
+    "eval": ("plainformer.cli.evaluate", "how well a model predicts a text: each token once"),
+    "inspect": ("plainformer.cli.inspect", "what a model does with a prompt: surprisal, causality, attention maps"),
+    "export": ("plainformer.cli.export", "a folder that transformers loads, from a trained model"),
 }
 EXTRAS = {"torch": "torch", "tokenizers": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import IO, Any
 
 from plainformer.cli.model_argument import resolve
@@ -126,7 +126,10 @@ def plot(path: str, sized: Iterable[Sized], convention: str | None) -> None:
     """Where the parameters live: one model by its parts, several as bars of shares."""
     from plainformer.report import svg
 
-    parts = {subject.name: shown(sheet["parameters"]["by_part"]) for subject, sheet, _ in sized}
+    parts = {
+        subject.name: {part.replace("_", " "): n for part, n in sheet["parameters"]["by_part"].items()}
+        for subject, sheet, _ in sized
+    }
     counted = "" if convention in (None, "all") else f", counted as {convention}"
     if len(parts) == 1:
         (name, one), *_ = parts.items()
@@ -135,10 +138,6 @@ def plot(path: str, sized: Iterable[Sized], convention: str | None) -> None:
         picture = svg.stacked(f"Where the parameters live{counted}", parts)
     write(path, picture)
     print(f"drawn: {path}", file=sys.stderr)
-
-
-def shown(parts: Mapping[str, int]) -> dict[str, int]:
-    return {part.replace("_", " "): n for part, n in parts.items() if n}
 
 
 def named(args: argparse.Namespace) -> str | None:

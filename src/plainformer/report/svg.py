@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from plainformer.report.figures import label, percent
 
@@ -37,10 +37,15 @@ def number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
+def colour(i: int) -> str:
+    """The class of the i-th colour."""
+    return f"c{i % len(LIGHT)}"
+
+
 def page(width: float, height: float, title: str, body: Sequence[str]) -> str:
     """A whole picture: size, title for screen readers, style for light and dark pages."""
-    light = "".join(f".c{i}{{--c:{colour}}}" for i, colour in enumerate(LIGHT))
-    dark = "".join(f".c{i}{{--c:{colour}}}" for i, colour in enumerate(DARK))
+    light = "".join(f".c{i}{{--c:{of}}}" for i, of in enumerate(LIGHT))
+    dark = "".join(f".c{i}{{--c:{of}}}" for i, of in enumerate(DARK))
     style = (
         "svg{--ink:#1f2328;--soft:#656d76;--line:#d0d7de;--paper:#ffffff}"
         f"{light}@media(prefers-color-scheme:dark){{"
@@ -72,42 +77,52 @@ def box(x: float, y: float, width: float, height: float, kind: str, more: str = 
 # --- bars -------------------------------------------------------------------------------------------------------------
 
 
+def margin(names: Iterable[str]) -> float:
+    """Room at the left for the longest name."""
+    return 30 + 7.0 * max((len(shortened(name)) for name in names), default=0)
+
+
+def shortened(name: str, most: int = 32) -> str:
+    """A path's end says more than its start."""
+    return name if len(name) <= most else f"…{name[1 - most :]}"
+
+
 def bars(title: str, values: Mapping[str, int]) -> str:
-    """One bar for each name, with its number and its share of them all."""
-    total = sum(values.values())
-    longest = max(values.values(), default=0) or 1
-    left, wide, step = 130.0, 360.0, 26.0
+    """One bar for each name, with its number and its share of them all; a name without any keeps its colour."""
+    shown = {name: value for name, value in values.items() if value}
+    total, longest = sum(shown.values()), max(shown.values(), default=0) or 1
+    left, wide, step = margin(shown), 360.0, 26.0
     body = [words(16, 28, title, "t")]
-    for i, (name, value) in enumerate(values.items()):
-        y = 48 + step * i
-        body.append(words(left - 10, y + 14, name, "e"))
-        body.append(box(left, y, wide * value / longest, 18, f"f c{i % len(LIGHT)}"))
-        note = f"{value:,} ({percent(value, total)})"
-        body.append(words(left + wide * value / longest + 8, y + 14, note, "s"))
-    return page(left + wide + 190, 48 + step * len(values) + 12, title, body)
+    for i, (name, value) in enumerate(shown.items()):
+        y, end = 48 + step * i, left + wide * value / longest
+        body.append(words(left - 10, y + 14, shortened(name), "e"))
+        body.append(box(left, y, end - left, 18, f"f {colour(list(values).index(name))}"))
+        body.append(words(end + 8, y + 14, f"{value:,} ({percent(value, total)})", "s"))
+    return page(left + wide + 190, 48 + step * len(shown) + 12, title, body)
 
 
 def stacked(title: str, rows: Mapping[str, Mapping[str, int]]) -> str:
     """For each row one bar of its parts' shares; totals at the right, the parts' colours above."""
-    names = list(dict.fromkeys(name for parts in rows.values() for name, value in parts.items() if value))
-    left, wide, step = 150.0, 460.0, 26.0
+    every = list(dict.fromkeys(name for parts in rows.values() for name in parts))
+    names = {name: colour(i) for i, name in enumerate(every) if any(parts.get(name) for parts in rows.values())}
+    left, wide, step = margin(rows), 460.0, 26.0
     body, x, y = [words(16, 28, title, "t")], 16.0, 52.0
-    for i, name in enumerate(names):
+    for name, of in names.items():
         needed = 30 + 7 * len(name)
         if x + needed > left + wide + 90:
             x, y = 16.0, y + 20
-        body += [box(x, y - 10, 12, 12, f"f c{i % len(LIGHT)}"), words(x + 17, y, name)]
+        body += [box(x, y - 10, 12, 12, f"f {of}"), words(x + 17, y, name)]
         x += needed
     top = y + 18
     for j, (row, parts) in enumerate(rows.items()):
-        x, y, total = left, top + step * j, sum(parts.values()) or 1
-        body.append(words(left - 10, y + 14, row, "e"))
-        for i, name in enumerate(names):
-            share = wide * parts.get(name, 0) / total
+        x, y, total = left, top + step * j, sum(parts.values())
+        body.append(words(left - 10, y + 14, shortened(row), "e"))
+        for name, of in names.items():
+            share = wide * parts.get(name, 0) / (total or 1)
             if share:
-                body.append(box(x, y, share, 18, f"f c{i % len(LIGHT)}"))
+                body.append(box(x, y, share, 18, f"f {of}"))
             x += share
-        body.append(words(left + wide + 8, y + 14, label(sum(parts.values())), "s"))
+        body.append(words(left + wide + 8, y + 14, label(total), "s"))
     return page(left + wide + 90, top + step * len(rows) + 12, title, body)
 
 
@@ -137,8 +152,8 @@ def line_chart(series: Mapping[str, Points], title: str, x_label: str, y_label: 
     x_low, x_high, y_low, y_high = min(xs), max(xs), min(ys), max(ys)
     if x_low == x_high:
         x_low, x_high = x_low - 0.5, x_high + 0.5
-    margin = (y_high - y_low) * 0.05 or 0.5
-    y_low, y_high = y_low - margin, y_high + margin
+    room = (y_high - y_low) * 0.05 or 0.5
+    y_low, y_high = y_low - room, y_high + room
     left, top, wide, tall = 72.0, 48.0, 540.0, 280.0
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -155,14 +170,14 @@ def line_chart(series: Mapping[str, Points], title: str, x_label: str, y_label: 
     middle = number(top + tall / 2)
     body.append(words(18, top + tall / 2, y_label, "m", f' transform="rotate(-90 18 {middle})"'))
     for i, (name, points) in enumerate(series.items()):
-        body += line(f"c{i % len(LIGHT)}", [at(*p) if all(map(math.isfinite, p)) else None for p in points])
+        body += line(colour(i), [at(*p) if all(map(math.isfinite, p)) else None for p in points])
         if len(series) > 1:
-            body.append(box(left + wide - 120, top + 6 + 18 * i, 12, 3, f"f c{i % len(LIGHT)}"))
+            body.append(box(left + wide - 120, top + 6 + 18 * i, 12, 3, f"f {colour(i)}"))
             body.append(words(left + wide - 102, top + 12 + 18 * i, name))
     return page(left + wide + 24, top + tall + 52, title, body)
 
 
-def line(colour: str, points: Sequence[tuple[float, float] | None]) -> list[str]:
+def line(kind: str, points: Sequence[tuple[float, float] | None]) -> list[str]:
     """One line, broken where a point is None."""
     runs: list[list[tuple[float, float]]] = [[]]
     for point in points:
@@ -173,10 +188,10 @@ def line(colour: str, points: Sequence[tuple[float, float] | None]) -> list[str]
     drawn = []
     for run in runs:
         if len(run) == 1:
-            drawn.append(f'<circle class="f {colour}" cx="{number(run[0][0])}" cy="{number(run[0][1])}" r="3"/>')
+            drawn.append(f'<circle class="f {kind}" cx="{number(run[0][0])}" cy="{number(run[0][1])}" r="3"/>')
         elif run:
             path = "L".join(f"{number(x)} {number(y)}" for x, y in run)
-            drawn.append(f'<path class="l {colour}" d="M{path}"/>')
+            drawn.append(f'<path class="l {kind}" d="M{path}"/>')
     return drawn
 
 
@@ -196,6 +211,7 @@ def heat_maps(
     A map is its name and its weights, row by row: for attention, a row is a query and a column a key. rows, columns:
     the tokens' names. Refuses nothing: a weight outside 0..1 is drawn as the nearer end.
     """
+    upright = all(len(token) <= 1 for token in columns)
     side = max([7 * max(map(len, map(_token, rows)), default=0), 20]) + 12
     above = max([7 * max(map(len, map(_token, columns)), default=0), 20]) + 30
     wide, tall = side + cell * len(columns) + 20, above + cell * len(rows) + 16
@@ -208,7 +224,10 @@ def heat_maps(
             body.append(words(x0 - 6, y0 + cell * j + cell * 0.7, _token(token), "e"))
         for j, token in enumerate(columns):
             x, y = x0 + cell * j + cell * 0.7, y0 - 6
-            body.append(words(x, y, _token(token), "", f' transform="rotate(-90 {number(x)} {number(y)})"'))
+            turn = f' transform="rotate(-90 {number(x)} {number(y)})"'
+            body.append(
+                words(x - cell * 0.2, y, _token(token), "m") if upright else words(x, y, _token(token), "", turn)
+            )
         body.append(box(x0, y0, cell * len(columns), cell * len(rows), "g", ' style="fill:none;stroke:var(--line)"'))
         body += [
             box(x0 + cell * k, y0 + cell * j, cell, cell, "f c0", f' fill-opacity="{number(min(1.0, weight))}"')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import IO, Any
 
 from rich.console import Console, RenderableType
@@ -143,13 +144,14 @@ def draw_lines(file: IO[str], subject: Subject, counted: Count) -> None:
     table.add_column("\nformula", overflow="fold", style="dim")
     for name in ("each", "all"):
         table.add_column(f"\n{name}", justify="right", no_wrap=True)
-    layers = ""
-    for line in lines(counted.kept):
-        if line.layers and line.layers != layers:
-            table.add_row(line.layers, f"x {line.times}")
-        layers = line.layers
-        place = f"  {line.place}" if layers else line.place
-        table.add_row(place, line.formula, f"{line.each:,}", f"{line.total:,}")
+    for layers, same in groupby(lines(counted.kept), key=lambda line: (line.layers, line.times)):
+        inside = list(same)
+        if layers[0]:
+            each, all_of_them = sum(line.each for line in inside), sum(line.total for line in inside)
+            table.add_row(layers[0], f"{layers[1]} x {each:,}", "", f"{all_of_them:,}", style="bold")
+        for line in inside:
+            place = f"  {line.place}" if layers[0] else line.place
+            table.add_row(place, line.formula, f"{line.each:,}", f"{line.total:,}")
     table.add_row("total", "", "", f"{counted.total:,}", style="bold")
     parts = columns(show_header=False)
     for row in where_they_live(by_part(counted.kept), plain=not draws_blocks(file)):
