@@ -57,6 +57,23 @@ def gpt2(spec: s.Spec, seed: int = 0) -> Named:
     return drawn(spec, seed, draw)
 
 
+def zero_out(spec: s.Spec, seed: int = 0) -> Named:
+    """Every branch says 0 at first, and every token is as likely: `out`, `down` and the head begin at 0.
+
+    Other linears 0.5 / sqrt(n_in) wide, the token table 0.5; 0.02 where it is the head, too, and position tables.
+    """
+    tied = spec.head is not None and spec.head.tied
+
+    def draw(rng: np.random.Generator, w: Weight) -> Array:
+        if w.name.endswith(RESIDUAL) or w.name == "head.weight":
+            return np.zeros(w.shape)
+        if w.kind == "position" or (w.kind == "embedding" and tied):
+            return rng.normal(0, 0.02, w.shape)
+        return rng.normal(0, 0.5 if w.kind == "embedding" else 0.5 * w.shape[-1] ** -0.5, w.shape)
+
+    return drawn(spec, seed, draw)
+
+
 @singledispatch
 def lesson_part(part: object, seed: int) -> Named:
     raise refuse("initial", type(part).__name__, "the lesson's initialisation has no rule for this part", "use gpt2")
@@ -116,7 +133,7 @@ def lesson(part: s.Spec | s.Part, seed: int = 0) -> Named:
         yield w.name, named[w.name] if (c := constant(w)) is None else c
 
 
-RECIPES: dict[str, Callable[[s.Spec, int], Named]] = {"gpt2": gpt2, "lesson": lesson}
+RECIPES: dict[str, Callable[[s.Spec, int], Named]] = {"gpt2": gpt2, "lesson": lesson, "zero_out": zero_out}
 
 
 def draws(spec: s.Spec, recipe: str = "gpt2", seed: int = 0) -> Named:

@@ -1,0 +1,32 @@
+"""The checkpoint room: models in and out of run folders and of folders as published on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plainformer.checkpoint.runs import is_run, is_step, load_run, newest, save_step, tokenizer_of
+from plainformer.faults import refuse
+
+if TYPE_CHECKING:
+    import torch
+
+    from plainformer.model import Transformer
+
+__all__ = ["is_run", "load", "newest", "save_step", "tokenizer_of"]
+
+
+def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
+    """The model in a run folder (its newest whole step), in a step's folder, or in a folder as published on the hub.
+
+    dtype: of the weights; None: as stored. Raises PlainformerError by file: absent, damaged, of other shapes.
+    """
+    path = Path(path)
+    if is_run(path) or is_step(path):
+        return load_run(path, dtype)
+    if (path / "config.json").is_file():
+        from plainformer.checkpoint.hub import load_hub
+
+        return load_hub(path, dtype)
+    rule = "holds no model" if path.exists() else "there is no such folder"
+    raise refuse(str(path), "MODEL", rule, "give a run folder, a step in it, or a folder with a config.json")

@@ -1,0 +1,174 @@
+"""`plainformer train TEXT... --out RUN`: a GPT from a text. Kill it at any moment: it goes on from there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plainformer.faults import refuse
+
+if TYPE_CHECKING:
+    from plainformer.model import Transformer
+    from plainformer.text import Tokenizer
+    from plainformer.training import Outcome
+    from plainformer.training.start import Planned
+
+STATUS = {"done": 0, "nothing to do": 0, "bad step": 3, "stopped": 130}
+SAMPLES, SAMPLE_TOKENS, SAMPLE_TEMPERATURE = 3, 200, 0.8
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT", nargs="*", help="files of UTF-8 text, joined in this order")
+    parser.add_argument("--out", metavar="RUN", help="the folder of the run: new, or with --resume its own")
+    parser.add_argument("--resume", action="store_true", help="go on from the newest whole checkpoint in RUN")
+    parser.add_argument("--plan", action="store_true", help="say what it would take, and train nothing")
+    shape = parser.add_argument_group("the model")
+    shape.add_argument("--preset", metavar="NAME", help="small, tiny or gpt2-style (small)")
+    shape.add_argument("--d-model", type=int, metavar="N", help="width of the stream (the preset's)")
+    shape.add_argument("--n-layers", type=int, metavar="N", help="(the preset's)")
+    shape.add_argument("--n-heads", type=int, metavar="N", help="must divide --d-model (the preset's)")
+    shape.add_argument("--context", type=int, metavar="N", help="tokens that it sees at once (the preset's)")
+    data = parser.add_argument_group("the text")
+    data.add_argument("--tokenizer", metavar="KIND", help="characters, bytes or bpe:N (characters)")
+    data.add_argument("--validation", type=float, metavar="SHARE", help="the end of the text that is kept apart (0.1)")
+    steps = parser.add_argument_group("the steps")
+    steps.add_argument("--steps", type=int, metavar="N", help="updates of the weights (the recipe's)")
+    steps.add_argument("--minutes", type=float, metavar="M", help="as many steps as fit, measured at the start")
+    steps.add_argument("--batch-size", type=int, metavar="N", help="rows of --context tokens a step (the recipe's)")
+    steps.add_argument("--micro-batch", type=int, metavar="N", help="rows at once: less memory, the same steps (all)")
+    steps.add_argument("--optimizer", metavar="NAME", help="muon or adamw (the preset's)")
+    steps.add_argument("--lr", type=float, metavar="X", help="peak rate of the matrices; others keep their proportion")
+    steps.add_argument("--warmup", type=int, metavar="N", help="steps up to the peak rate (the recipe's)")
+    steps.add_argument("--schedule", choices=("linear", "cosine", "constant"), help="the decay (the recipe's)")
+    steps.add_argument("--seed", type=int, metavar="N", help="of the first weights and the order of the text (0)")
+    steps.add_argument("--dtype", metavar="TYPE", help="of products: bfloat16 where the processor has it, or float32")
+    keep = parser.add_argument_group("what is kept and told")
+    keep.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a quarter of all)")
+    keep.add_argument("--save-every", type=int, metavar="N", help="steps between checkpoints (a tenth of all)")
+    keep.add_argument("--quiet", action="store_true", help="no progress")
+    keep.add_argument("--json", action="store_true", help="the result, or the plan, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    if not args.text and not args.resume:
+        raise refuse("TEXT", [], "at least one file is needed", "plainformer train TEXT --out RUN")
+    if args.out is None and not args.plan:
+        raise refuse("--out", None, "a run needs a folder", "--out RUN")
+
+    from plainformer.checkpoint import is_run
+    from plainformer.training import carry_on, check_resume, plan, start
+    from plainformer.training.plan import DECISIONS
+
+    asked = {name: value for name in DECISIONS if (value := getattr(args, name)) is not None}
+    if args.plan:
+        return show_plan(plan(args.text, asked), args.json)
+    if args.resume and is_run(args.out):
+        check_resume(Path(args.out), args.text, asked)
+    else:
+        if args.resume and not args.text:
+            raise refuse("--out", args.out, "there is no run in it to go on with", "give TEXT to start one")
+        if args.resume:
+            print(f"plainformer: nothing to go on with in {args.out}: a new run", file=sys.stderr)
+        start(args.text, args.out, asked, sample, begun)
+    outcome = carry_on(args.out, sample, args.quiet)
+    return tell(args.out, outcome, args.json)
+
+
+def sample(model: Transformer, tokenizer: Tokenizer) -> str:
+    """A few texts as they come, from the same start and seed each time."""
+    from plainformer.generation import generate
+
+    n_new = min(SAMPLE_TOKENS, model.spec.max_seq_len - 1)
+    prompts = [[tokenizer.start_id]] * SAMPLES
+    made = generate(model, prompts, n_new, temperature=SAMPLE_TEMPERATURE, seed=1, n_tokens=tokenizer.n_tokens)
+    return "\n---\n".join(tokenizer.decode(new) for new in made.new)
+
+
+def tell(out: str, outcome: Outcome, as_json: bool) -> int:
+    """The result: facts to stdout, the way on to stderr."""
+    from plainformer.training.journal import rows
+    from plainformer.training.start import settings_of
+
+    settings, found = settings_of(Path(out)), list(rows(Path(out) / "metrics.jsonl"))
+    measured = next((row for row in reversed(found) if "val_loss" in row), {})
+    facts: dict[str, Any] = {
+        "run": out,
+        "ending": outcome.ending,
+        "step": outcome.step,
+        "steps": settings.steps,
+        "tokens": outcome.step * settings.batch_size * settings.context,
+        "loss": next((row["loss"] for row in reversed(found) if "loss" in row), None),
+        "val_loss": measured.get("val_loss"),
+        "val_bits_per_byte": measured.get("val_bits_per_byte"),
+        "val_step": measured.get("step"),
+        "saved": str(outcome.saved),
+    }
+    if as_json:
+        print(json.dumps(facts))
+    elif outcome.ending in ("done", "nothing to do"):
+        for line in table(facts):
+            print(line)
+    words = {
+        "done": f"done: plainformer generate {out}",
+        "nothing to do": f"nothing to do: {out} has all its {settings.steps:,} steps",
+        "stopped": f"stopped by {outcome.cause} after step {outcome.step:,}, saved in {outcome.saved}; "
+        "go on with --resume",
+        "bad step": f"stopped before step {outcome.step + 1:,} was taken: {outcome.cause}; the last good state is in "
+        f"{outcome.saved}; try a lower --lr",
+    }
+    print(f"plainformer: {words[outcome.ending]}", file=sys.stderr)
+    return STATUS[outcome.ending]
+
+
+def table(facts: dict[str, Any]) -> list[str]:
+    lines = [f"{'steps':<12}{facts['step']:,}", f"{'tokens':<12}{facts['tokens']:,}"]
+    if facts["val_loss"] is not None:
+        bits = facts["val_bits_per_byte"]
+        more = "" if bits is None else f", {bits:.4f} bits a byte"
+        lines.append(f"{'validation':<12}{facts['val_loss']:.4f} nats a token{more}")
+    return [f"{'run':<12}{facts['run']}", *lines, f"{'weights':<12}{facts['saved']}"]
+
+
+def show_plan(planned: Planned, as_json: bool) -> int:
+    """What a run would take, from the sheet's own rules."""
+    from dataclasses import asdict
+
+    from plainformer.cost import Cost
+    from plainformer.report.figures import short
+
+    settings, text = planned.settings, planned.text
+    cost = Cost.of(planned.spec, settings.batch_size, settings.context, dtype="float32")
+    tokens = settings.steps * settings.batch_size * settings.context
+    facts: dict[str, Any] = {
+        "parameters": cost.ledger.total,
+        "weights_bytes": cost.weights_bytes(),
+        "optimizer_bytes": cost.optimizer_bytes,
+        "text_tokens": text.n_tokens,
+        "train_tokens": text.n_train,
+        "validation_tokens": text.n_validation,
+        "steps": settings.steps,
+        "tokens": tokens,
+        "epochs": tokens / text.n_train,
+        "flops": cost.training_flops(tokens),
+        "settings": asdict(settings),
+    }
+    if as_json:
+        print(json.dumps(facts))
+        return 0
+    rows = {
+        "parameters": f"{cost.ledger.total:,}",
+        "weights": f"{short(cost.weights_bytes(), 'B')} (float32)",
+        "training": f"{short(cost.optimizer_bytes, 'B')} at most for weights, gradients and optimiser",
+        "text": f"{text.n_tokens:,} tokens: {text.n_train:,} to train, {text.n_validation:,} to validate",
+        "steps": f"{settings.steps:,} of {settings.batch_size} x {settings.context} tokens: {tokens:,} "
+        f"({tokens / text.n_train:.1f} times the text)",
+        "operations": f"{short(cost.training_flops(tokens))}FLOPs",
+    }
+    for name, value in rows.items():
+        print(f"{name:<12}{value}")
+    return 0

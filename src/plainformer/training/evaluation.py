@@ -1,0 +1,119 @@
+"""How well a model predicts a text: each target once.
+
+B blocks at once, S positions of a block, T of them scored, D d_model, V vocabulary, N tokens of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from math import exp, inf, log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from plainformer.model import Transformer, cross_entropy
+from plainformer.text import eval_blocks
+
+AT_ONCE = 8192  # positions a pass
+LOGITS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured: nats over all scored targets, how many these are, and the bytes of text they stand for."""
+
+    nats: float
+    targets: int
+    bytes: int
+    context: int
+    stride: int
+
+    @property
+    def loss(self) -> float:
+        """Nats a target."""
+        return self.nats / self.targets
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss): of a loss beyond what a number holds, infinity."""
+        return exp(self.loss) if self.loss < 700 else inf
+
+    @property
+    def bits_per_token(self) -> float:
+        return self.loss / log(2)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """None where the targets stand for no text."""
+        return self.nats / log(2) / self.bytes if self.bytes else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity if self.perplexity < inf else None,
+            "bits_per_token": self.bits_per_token,
+            "bits_per_byte": self.bits_per_byte,
+            "targets": self.targets,
+            "bytes": self.bytes,
+            "context": self.context,
+            "stride": self.stride,
+        }
+
+
+def evaluate(
+    model: Transformer,
+    tokens_N: npt.NDArray[Any],
+    length_V: npt.NDArray[np.int64],
+    context: int | None = None,
+    stride: int | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Evaluation | None:
+    """Score the text in side-by-side blocks of `context` targets, or in blocks that start every `stride` tokens.
+
+    context: None: the model's. stride: None: context. Each token but the first is scored once, in its last block's
+    place with the most past before it; every block is read from an empty state. length_V: bytes of each token of the
+    tokenizer (text.token_bytes); rows of the head beyond it are never scored. Refuses fewer than 2 tokens. `go_on` is
+    asked before each pass: False gives it up, and the answer is None.
+    """
+    context = model.spec.max_seq_len if context is None else min(context, model.spec.max_seq_len)
+    nats, n_targets, n_bytes = 0.0, 0, 0
+    for x_BT, y_BT, first in passes(tokens_N, context, stride, len(length_V)):
+        if not go_on():
+            return None
+        nats += scored(model, x_BT, y_BT, first, len(length_V))
+        n_targets += y_BT[:, first:].size
+        n_bytes += int(length_V[y_BT[:, first:]].sum())
+    return Evaluation(nats, n_targets, n_bytes, context, stride or context)
+
+
+def passes(
+    tokens_N: npt.NDArray[Any], context: int, stride: int | None, n_tokens: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]]:
+    """Blocks of one length that score from one place on, as many at once as memory allows."""
+    at_once = max(1, min(AT_ONCE // context, LOGITS_AT_ONCE // (context * n_tokens)))
+    blocks = eval_blocks(tokens_N, context, stride)
+    for (_, first), alike in groupby(blocks, key=lambda block: (len(block[0]), block[2])):
+        some: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        for x_T, y_T, _ in alike:
+            some.append((x_T, y_T))
+            if len(some) == at_once:
+                yield np.stack([x for x, _ in some]), np.stack([y for _, y in some]), first
+                some = []
+        if some:
+            yield np.stack([x for x, _ in some]), np.stack([y for _, y in some]), first
+
+
+@torch.inference_mode()
+def scored(
+    model: Transformer, x_BS: npt.NDArray[np.int64], y_BS: npt.NDArray[np.int64], first: int, n_tokens: int
+) -> float:
+    """Nats of the targets from place `first` on, summed in float64."""
+    hidden_BTD = model.hidden(torch.from_numpy(x_BS).to(model.device))[:, first:]
+    logits_BTV = model.logits(hidden_BTD)[..., :n_tokens]
+    exact_BTV = logits_BTV if logits_BTV.dtype == torch.float64 else logits_BTV.float()
+    targets_BT = torch.from_numpy(y_BS[:, first:]).to(model.device)
+    return cross_entropy(exact_BTV, targets_BT).double().sum().item()

@@ -1,0 +1,195 @@
+"""From what was asked for to every decision of a run, before anything is written."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
+from typing import Any
+
+import torch
+
+from plainformer.faults import Fault, PlainformerError
+from plainformer.presets import presets
+from plainformer.spec import Spec
+from plainformer.text import check_lengths
+from plainformer.training.recipe import DTYPES, OF_PRESET, RECIPES, Recipe, Settings
+from plainformer.training.schedule import Schedule
+
+Asked = Mapping[str, Any]  # flags by name, without "--", only those that were given
+
+SIZES = {"d_model": "d_model", "n_layers": "n_layers", "n_heads": "n_heads", "context": "max_seq_len"}
+DECISIONS = (
+    *("preset", "d_model", "n_layers", "n_heads", "context", "tokenizer", "validation", "steps", "minutes"),
+    *(
+        "batch_size",
+        "micro_batch",
+        "optimizer",
+        "lr",
+        "warmup",
+        "schedule",
+        "seed",
+        "dtype",
+        "eval_every",
+        "save_every",
+    ),
+)
+COUNTS = ("d_model", "n_layers", "n_heads", "context", "batch_size", "micro_batch", "steps", "eval_every", "save_every")
+PRESET, TOKENIZER, VALIDATION = "small", "characters", 0.1
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is known of the text once it is tokens."""
+
+    n_tokens: int
+    n_train: int
+    n_validation: int
+    vocab_size: int
+
+
+def check_asked(asked: Asked) -> None:
+    """Refuse values that cannot be, all of them at once, by flag."""
+    faults = []
+
+    def hold(name: str, good: bool, rule: str, hint: str = "") -> None:
+        if not good:
+            faults.append(Fault(flag(name), asked[name], rule, hint))
+
+    for name in asked.keys() & set(COUNTS):
+        hold(name, asked[name] >= 1, "must be at least 1")
+    for name in asked.keys() & {"warmup", "seed"}:
+        hold(name, asked[name] >= 0, "must be at least 0")
+    for name in asked.keys() & {"lr", "minutes"}:
+        hold(name, isfinite(asked[name]) and asked[name] > 0, "must be a finite number above 0")
+    for name, known in (("optimizer", tuple(RECIPES)), ("dtype", DTYPES)):
+        if name in asked:
+            hold(name, asked[name] in known, f"must be one of {', '.join(known)}")
+    if "validation" in asked:
+        hold("validation", 0 <= asked["validation"] < 1, "must be at least 0 and below 1")
+    if "minutes" in asked and "steps" in asked:
+        hold("minutes", False, "cannot go with --steps: it chooses the steps", "leave one of them out")
+    if faults:
+        raise PlainformerError(sorted(faults, key=lambda fault: fault.where))
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def recipe_for(asked: Asked) -> Recipe:
+    return RECIPES[asked.get("optimizer") or OF_PRESET.get(asked.get("preset", PRESET), "muon")]
+
+
+def spec_for(asked: Asked, vocab_size: int) -> Spec:
+    """The preset with the tokenizer's vocabulary and the sizes that were asked for."""
+    sizes = {theirs: asked[ours] for ours, theirs in SIZES.items() if ours in asked}
+    return presets.trainable(asked.get("preset", PRESET), vocab_size=vocab_size, **sizes)
+
+
+def fastest_dtype() -> str:
+    """bfloat16 where the processor multiplies it, else float32."""
+    able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return "bfloat16" if any(able.get(name) for name in ("avx512_bf16", "amx_bf16")) else "float32"
+
+
+def check_text(text: Text, context: int) -> None:
+    """Refuse a text with a part shorter than one window, with what would help."""
+    try:
+        check_lengths(context, text.n_train, text.n_validation or None)
+    except PlainformerError as refused:
+        parts = [n for n in (text.n_train, text.n_validation) if n or not text.n_validation]
+        fits = min(parts) - 1
+        hints = [f"--context {fits}"] if fits >= 1 else []
+        hints += ["--validation 0"] if text.n_train > context else []
+        hint = " or ".join([*hints, "a longer text"])
+        raise PlainformerError(replace(fault, hint=f"use {hint}") for fault in refused.faults) from None
+
+
+def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Settings:
+    """Every decision of the run. `steps`: what was chosen for --minutes."""
+    recipe = recipe_for(asked)
+    n_steps = steps or asked.get("steps") or recipe.steps
+    batch_size = asked.get("batch_size", recipe.batch_size)
+    rates = recipe.rates
+    if "lr" in asked:  # the other groups keep their proportion to it
+        times = asked["lr"] / rates.matrices
+        rates = replace(
+            rates,
+            matrices=asked["lr"],
+            embedding=rates.embedding * times,
+            head=rates.head * times,
+            rest=rates.rest * times,
+        )
+    shape = asked.get("schedule", recipe.shape)
+    return Settings(
+        preset=asked.get("preset", PRESET),
+        tokenizer=asked.get("tokenizer", TOKENIZER),
+        validation=asked.get("validation", VALIDATION),
+        initial=recipe.initial,
+        rates=rates,
+        schedule=Schedule(
+            shape=shape,
+            steps=n_steps,
+            warmup=asked.get("warmup", min(recipe.warmup, n_steps // 10)),
+            decay_from=int(recipe.steady * n_steps) if shape == recipe.shape else 0,
+            floor=recipe.floor,
+        ),
+        clip=recipe.clip,
+        context=spec.max_seq_len,
+        batch_size=batch_size,
+        micro_batch=min(asked.get("micro_batch", batch_size), batch_size),
+        steps=n_steps,
+        seed=asked.get("seed", 0),
+        dtype=asked.get("dtype") or fastest_dtype(),
+        threads=torch.get_num_threads(),
+        eval_every=asked.get("eval_every", -(-n_steps // 4)),
+        save_every=asked.get("save_every", -(-n_steps // 10)),
+    )
+
+
+def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int]) -> list[Fault]:
+    """What is asked of a resumed run that the run was not started with."""
+    decided = {
+        **{name: getattr(settings, name, None) for name in asked},
+        **spec_sizes,
+        "optimizer": settings.rates.optimizer,
+        "lr": settings.rates.matrices,
+        "warmup": settings.schedule.warmup,
+        "schedule": settings.schedule.shape,
+        "minutes": kept.get("minutes"),
+    }
+    return [
+        Fault(flag(name), value, f"the run was started with {decided[name]}", "leave it out, or start another run")
+        for name, value in asked.items()
+        if decided[name] != value
+    ]
+
+
+def machine() -> dict[str, Any]:
+    """The kind of machine, as far as the bits of a sum hang on it."""
+    name = ""
+    if os.path.isfile("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "processor": name or platform.processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What made the run: Python and the packages under it."""
+    found = {"python": platform.python_version()}
+    for package in ("plainformer", "torch", "numpy", "safetensors", "tokenizers"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

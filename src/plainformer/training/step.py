@@ -1,0 +1,61 @@
+"""The gradient of one batch, whole or in parts.
+
+B batch, M rows of it at once, T positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from math import isfinite
+
+import torch
+from torch import Tensor
+
+from plainformer.model import Transformer, cross_entropy
+from plainformer.training.optimizers import Optimizers
+
+
+class BadStep(ArithmeticError):
+    """A loss or a gradient that is no number: told before any weight has moved."""
+
+
+def products_in(dtype: str) -> AbstractContextManager[object]:
+    """Matrix products in bfloat16 where that is the run's dtype; weights and the stream stay as they are."""
+    return torch.autocast("cpu", torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+
+
+def gradients(
+    model: Transformer, x_BT: Tensor, y_BT: Tensor, n_tokens: int, micro_batch: int, dtype: str = "float32"
+) -> float:
+    """Add to each weight's gradient that of the loss of this batch; the loss in nats.
+
+    The loss is the sum over the real targets (those that are not -1) divided by their number in the whole batch, so
+    that cutting the batch into parts of `micro_batch` rows changes nothing. Tokens from n_tokens on are never scored:
+    they are rows that the tokenizer does not have.
+    """
+    n_targets, total = int((y_BT >= 0).sum()), 0.0
+    for some_MT, targets_MT in zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True):
+        with products_in(dtype):
+            logits_MTV = model(some_MT)[..., :n_tokens]
+        exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
+        loss = cross_entropy(exact_MTV, targets_MT).sum() / max(1, n_targets)
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def check(loss: float, optimizers: Optimizers, clip: float | None) -> float:
+    """The length of the gradient, all weights together, cut to `clip` where that is shorter.
+
+    Raises BadStep where the loss or the gradient is no number, naming the weight.
+    """
+    if not isfinite(loss):
+        raise BadStep(f"the loss is {loss}")
+    grads = {name: w.grad for name, w in optimizers.named.items() if w.grad is not None}
+    length = torch.nn.utils.get_total_norm(list(grads.values()))
+    if not isfinite(float(length)):
+        bad = next((name for name, grad in grads.items() if not grad.isfinite().all()), "all weights together")
+        raise BadStep(f"the gradient of {bad} is not finite")
+    if clip is not None:
+        torch.nn.utils.clip_grads_with_norm_(list(optimizers.named.values()), clip, length)
+    return float(length)

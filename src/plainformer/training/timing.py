@@ -1,0 +1,47 @@
+"""How many steps fit into the time: measured on a few that are thrown away."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from plainformer.model import Transformer
+from plainformer.spec import Spec
+from plainformer.text import Batches, TokenFile, split
+from plainformer.training.evaluation import passes, scored
+from plainformer.training.optimizers import optimizers_for
+from plainformer.training.recipe import Settings
+from plainformer.training.step import gradients
+
+WARM, TIMED = 2, 4
+SPARE = 0.03  # of the time: saving, the text after training, the picture
+
+
+def steps_in(seconds: float, spec: Spec, settings: Settings, tokens: TokenFile, begun: float) -> int:
+    """Steps that fit into `seconds` from `begun` (time.monotonic()), evaluations included. At least 1.
+
+    What is measured differs from time to time, so it is measured once, when a run starts, and kept with the run.
+    """
+    train, validation = split(tokens.n_tokens, settings.validation)
+    model = Transformer(spec, initial=settings.initial, seed=settings.seed)
+    optimizers = optimizers_for(model, settings)
+    batches = Batches(tokens.slice(train), settings.context, settings.batch_size, settings.seed)
+    times = []
+    for step in range(WARM + TIMED):
+        at = time.monotonic()
+        x_BT, y_BT = (torch.from_numpy(block) for block in batches.at(step))
+        gradients(model, x_BT, y_BT, spec.vocab_size, settings.micro_batch, settings.dtype)
+        optimizers.step()
+        optimizers.clear()
+        times.append(time.monotonic() - at)
+    each = sorted(times[WARM:])[TIMED // 2]
+    evaluations = 0.0
+    if len(validation):
+        xs, ys, first = next(passes(tokens.slice(validation), settings.context, None, spec.vocab_size))
+        at = time.monotonic()
+        scored(model, xs, ys, first, spec.vocab_size)
+        share = len(validation) / ys.size
+        evaluations = (time.monotonic() - at) * share * -(-settings.steps // settings.eval_every)
+    left = seconds * (1 - SPARE) - (time.monotonic() - begun) - evaluations
+    return max(1, int(left / each))
