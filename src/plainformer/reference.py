@@ -424,19 +424,19 @@ def generate(
     state: State | None = None,
 ) -> Array:
     """The prompt and max_new_tokens more. With a fresh state each token is read once; without, all are read again."""
-    tokens_T = check_tokens(spec, prompt_T)
-    if max_new_tokens < 0 or len(tokens_T) + max_new_tokens > spec.max_seq_len:
+    tokens = check_tokens(spec, prompt_T).tolist()
+    if max_new_tokens < 0 or len(tokens) + max_new_tokens > spec.max_seq_len:
         raise refuse(
             "max_new_tokens", max_new_tokens, f"prompt and new tokens must fit max_seq_len ({spec.max_seq_len})"
         )
     probabilities(np.zeros(spec.vocab_size), temperature)
     rng = np.random.default_rng(seed)
     for _ in range(max_new_tokens):
-        new_T = tokens_T[state.n_tokens :] if state else tokens_T
-        p_V = probabilities(logits(spec, arrays, new_T, state)[-1], temperature)
+        new = tokens[state.n_tokens :] if state else tokens
+        p_V = probabilities(logits(spec, arrays, new, state)[-1], temperature)
         drawn = min(int(np.searchsorted(p_V.cumsum(), rng.random(), side="right")), len(p_V) - 1)
-        tokens_T = np.append(tokens_T, [drawn])
-    return tokens_T
+        tokens.append(drawn)
+    return np.array(tokens)
 
 
 def check_arrays(spec: s.Spec, arrays: Mapping[str, Array]) -> None:
