@@ -1,13 +1,18 @@
-"""Makes what the pages show of the code: outputs, values and measured tables. `--check` writes nothing and says what
-has drifted.
+"""Makes what the pages show of the code: outputs, values, code, help and measured tables. `--check` writes nothing and
+says what has drifted.
 
-    <!-- runs: plainformer size gpt2 -->     the fenced block after it is that command's output
-    <!-- checked -->                         the Python block after it runs, and each `# value` at a line's end is true
-    <!-- measured: NAME -->  ... <!-- end --> a table of docs/measured/NAME.json
+    <!-- runs: plainformer size gpt2 -->       the fenced block after it is that command's output
+    <!-- checked -->                           the Python block after it runs, and each `# value` ending a line is true
+    <!-- code: spec.NormedLinear -->           the Python block after it is that class; `ledger: NormedLinear` that rule
+    <!-- made: NAME --> ... <!-- end -->       what the function of that name in MADE gives
+    <!-- measured: NAME --> ... <!-- end -->   a table of docs/measured/NAME.json
+
+Every command on a page is parsed, and every link is followed as far as it leads inside the project.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import os
@@ -15,50 +20,202 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+SOURCE = ROOT / "src" / "plainformer"
+HELP_PYTHON = (3, 11)  # argparse lays its help out differently in each version: the page is one version's
+WIDTH = 88
+
 RUNS = re.compile(r"(<!-- runs: (.+?) -->\n```text\n).*?(```)", re.S)
 CHECKED = re.compile(r"<!-- checked -->\n```python\n(.*?)```", re.S)
+CODE = re.compile(r"(<!-- code: (\w+)(\.|: )(\w+) -->\n```python\n).*?(```)", re.S)
+MADE_PART = re.compile(r"(<!-- made: (\S+) -->\n).*?(<!-- end -->)", re.S)
 MEASURED = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
-def output(command: str) -> str:
-    """A command as a reader sees it: the line typed, then what it said to stdout."""
+def pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+# --- outputs of commands ----------------------------------------------------------------------------------------------
+
+
+def output(command: str, width: int = WIDTH) -> str:
+    """What a command says to stdout, as a reader in a window of that width sees it."""
     name, *words = shlex.split(command)
-    assert name == "plainformer", f"pages run plainformer alone, not {name}"
-    said = subprocess.run(
+    if name != "plainformer":
+        raise ValueError(f"pages run plainformer alone, not {name}")
+    quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
+    ran = subprocess.run(
         [sys.executable, "-m", "plainformer", *words],
         cwd=ROOT,
-        env=os.environ | {"COLUMNS": "88", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")},
+        env=quiet | {"COLUMNS": str(width), "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src"), "PYTHONUTF8": "1"},
         capture_output=True,
-        text=True,
-        check=True,
+        encoding="utf-8",
     )
-    return f"$ {command}\n{said.stdout}"
+    if ran.returncode:
+        raise ValueError(f"{command} ended with {ran.returncode}: {ran.stderr.strip()}")
+    return "\n".join(line.rstrip() for line in ran.stdout.splitlines()) + "\n"
 
 
-def table(name: str) -> str:
+# --- tables made from the code ----------------------------------------------------------------------------------------
+
+
+def row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def head(*names: str) -> list[str]:
+    return [row(*names), row(*("---" for _ in names))]
+
+
+def docstring(path: Path) -> str:
+    """The first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(re.split(r"(?<=[.:])\s", " ".join(text.split()))[0].rstrip(".:").split())
+
+
+def n_lines(paths: Iterable[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def files_of(room: str) -> list[Path]:
+    one = SOURCE / f"{room}.py"
+    return [one] if one.is_file() else sorted((SOURCE / room).rglob("*.py"))
+
+
+def rooms() -> str:
+    """Every room from the ground up, in the order in which they may import each other."""
+    listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r"^layers = \[(.*?)^\]", listed, re.S | re.M)
+    assert found, "pyproject.toml lists no layers"
+    lines = head("room", "what it is", "lines")
+    for layer in reversed(re.findall(r'^ +"(.+?)"', found[1], re.M)):
+        for room in re.findall(r"\w+", layer):
+            if files := files_of(room):
+                first = files[0] if len(files) == 1 else SOURCE / room / "__init__.py"
+                lines.append(row(f"`{room}`", docstring(first), f"{n_lines(files):,}"))
+    return "\n".join(lines) + "\n"
+
+
+def reading_order() -> str:
+    """The four files to read, with their length today."""
+    lines = head("read in this order", "what it is", "lines")
+    what = {
+        "spec": "what a transformer is, as data",
+        "ledger": "every weight that a spec implies",
+        "reference": "the definition: NumPy, float64, each formula once",
+        "model": "the same in PyTorch, fast",
+    }
+    for room, words in what.items():
+        lines.append(row(f"[`{room}.py`](src/plainformer/{room}.py)", words, n_lines([SOURCE / f"{room}.py"])))
+    return "\n".join(lines) + "\n"
+
+
+# A part whose rule in a reading stands in that of the part that holds it.
+INSIDE = {
+    ("Table", "run"): "`Stack`, `Tokens`",
+    ("Residual", "build"): "`Layer`",
+    ("Spec", "run"): "`logits`",
+    ("ChosenSoftmaxRouter", "cost"): "`Experts`",
+    ("SoftmaxRouter", "cost"): "`Experts`",
+    ("SigmoidRouter", "cost"): "`Experts`",
+}
+
+
+def rules() -> dict[str, dict[str, str]]:
+    """For each part that has weights: in which readings it has a rule ("yes"), stands inside another's, or has none."""
+    from plainformer import ledger, model, reference
+    from plainformer.cost.flops import flops
+    from plainformer.tree import PARTS
+
+    def builds(part: type) -> bool:
+        made = model.build.registry.get(part)
+        return made is not None and getattr(made, "__name__", "") != "Holds" and part.__name__ != "RelativeBias"
+
+    table = {}
+    for name, part in PARTS.items():
+        if part in ledger.weights.registry:
+            has = {
+                "count": True,
+                "cost": part in flops.registry,
+                "run": part in reference.run.registry,
+                "build": builds(part),
+            }
+            table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}
+    return table
+
+
+def readings() -> str:
+    lines = head("part", "count", "cost", "run (NumPy)", "build (PyTorch)")
+    lines += [row(f"`{name}`", *cells.values()) for name, cells in rules().items()]
+    return "\n".join(lines) + "\n"
+
+
+def code(room: str, sign: str, name: str) -> str:
+    """The source of a class (`room.Name`), or of the rule for a part of that class (`room: Name`)."""
+    for path in files_of(room):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                found = True
+            elif sign == ": " and isinstance(node, ast.FunctionDef) and node.args.args:
+                kind = node.args.args[0].annotation
+                found = kind is not None and ast.unparse(kind).rpartition(".")[2] == name
+            else:
+                continue
+            if found and isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                return "\n".join(text.splitlines()[first - 1 : node.end_lineno]) + "\n"
+    raise ValueError(f"{room} has no {name}")
+
+
+def commands() -> str:
+    """docs/commands.md: the help of every command, as one version of Python lays it out."""
+    from plainformer.cli import COMMANDS
+
+    version = ".".join(map(str, HELP_PYTHON))
+    text = [
+        "# Commands\n",
+        f"What each command says with `--help`, in a window 80 wide (Python {version}; others lay it out a little",
+        "differently). Facts go to stdout, words to stderr. A command ends with 0: done; 1: our fault; 2: the request",
+        "cannot be; 3: stopped on a bad loss; 130: stopped by you, after saving.\n",
+    ]
+    for words in ([], *([name] for name in COMMANDS)):
+        line = " ".join(["plainformer", *words])
+        text += [f"## {line}\n", f"```text\n{output(f'{line} --help', width=80)}```\n"]
+    return "\n".join(text)
+
+
+def measured(name: str) -> str:
     """A measured file as a table, with how it was made."""
-    file = ROOT / "docs" / "measured" / f"{name}.json"
-    data = json.loads(file.read_text(encoding="utf-8"))
-    columns = data["columns"]
-    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-    lines += ["| " + " | ".join(str(row[c]) for c in columns) + " |" for row in data["rows"]]
-    return "\n".join(lines) + f"\n\n`{data['command']}`, {data['machine']}, {data['date']}.\n"
+    data = json.loads((ROOT / "docs" / "measured" / f"{name}.json").read_text(encoding="utf-8"))
+    lines = head(*data["columns"]) + [row(*(one[c] for c in data["columns"])) for one in data["rows"]]
+    how = f"`{data['command']}`, {data['machine']}, {data['date']}"
+    return "\n".join([*lines, "", f"{how}. {data['note']}" if data.get("note") else f"{how}.", ""])
+
+
+MADE: dict[str, Callable[[], str]] = {"rooms": rooms, "reading-order": reading_order, "readings": readings}
 
 
 def made(page: str) -> str:
     """The page with every generated part made anew."""
-    page = RUNS.sub(lambda m: m[1] + output(m[2]) + m[3], page)
-    return MEASURED.sub(lambda m: m[1] + table(m[2]) + m[3], page)
+    page = RUNS.sub(lambda m: f"{m[1]}$ {m[2]}\n{output(m[2])}{m[3]}", page)
+    page = CODE.sub(lambda m: m[1] + code(m[2], m[3], m[4]) + m[5], page)
+    page = MADE_PART.sub(lambda m: m[1] + MADE[m[2]]() + m[3], page)
+    return MEASURED.sub(lambda m: m[1] + measured(m[2]) + m[3], page)
 
 
-def false_values(page: str) -> list[str]:
+# --- what is written by hand, checked ---------------------------------------------------------------------------------
+
+
+def false_values(page: str) -> Iterator[str]:
     """The lines of checked blocks whose `# value` is not what the line gives."""
-    wrong = []
     for block in CHECKED.findall(page):
         names: dict[str, object] = {}
         for node in ast.parse(block).body:
@@ -68,29 +225,128 @@ def false_values(page: str) -> list[str]:
                 value = eval(compile(ast.Expression(node.value), "page", "eval"), names)
                 told = line.rpartition("  # ")[2].strip()
                 if "  # " in line and ast.literal_eval(told) != value:
-                    wrong.append(f"{source} gives {value!r}, the page says {told}")
+                    yield f"{source} gives {value!r}, the page says {told}"
             else:
                 exec(compile(ast.Module([node], []), "page", "exec"), names)
-    return wrong
 
 
-def main(say: Callable[[str], None] = print) -> int:
-    check, status = "--check" in sys.argv[1:], 0
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for line in false_values(text):
-            say(f"{page.name}: {line}")
+def blocks(page: str) -> Iterator[tuple[str, str]]:
+    """Each fenced block: its language and its text."""
+    yield from re.findall(r"^```([\w ]*)\n(.*?)^```", page, re.S | re.M)
+
+
+def commands_on(page: str) -> Iterator[str]:
+    """Every command of ours and of make that a page shows: lines of blocks, and code inside sentences."""
+    for language, text in blocks(page):
+        if language in ("", "sh", "text"):
+            for line in text.splitlines():
+                if found := re.match(r"(?:\$ )?((?:plainformer|make) [^#]+?)\s*(?:#.*)?$", line):
+                    yield found[1]
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.S | re.M)
+    for line in prose.splitlines():
+        if "not yet" not in line.lower() and "the command `" not in line:
+            yield from re.findall(r"`((?:plainformer|make) [^`]+)`", line)
+
+
+def wrong_command(command: str) -> str | None:
+    """Why a command shown on a page cannot be given; None if it can."""
+    words = shlex.split(command)
+    if words[0] == "make":
+        verbs = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+        asked = [word for word in words[1:] if "=" not in word]
+        return next((f"make has no {verb}" for verb in asked if verb not in verbs), None)
+    from plainformer.cli import parser_for
+
+    said = StringIO()
+    try:
+        with redirect_stderr(said):
+            parser, module = parser_for(words[1:])
+            if "--help" not in words:
+                parser.parse_args(words[1:])
+    except SystemExit:
+        return said.getvalue().strip().splitlines()[-1]
+    return None if module or words[1] == "--version" else f"no such command: {words[1]}"
+
+
+def flags() -> set[str]:
+    """Every option of every command."""
+    from plainformer.cli import COMMANDS, parser_for
+
+    found = {"--help"}
+    for name in COMMANDS:
+        parser, _ = parser_for([name])
+        subs = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        found |= {option for each in (parser, subs.choices[name]) for option in each._option_string_actions}
+    return found
+
+
+def anchors(page: str) -> set[str]:
+    """The places in a page that a link can name."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page, flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def dead_links(path: Path, page: str) -> Iterator[str]:
+    """Links and pictures that lead to no file of the project, or to no title in it."""
+    found = re.findall(r"\]\(([^)\s]+)\)", page) + re.findall(r"(?:src|srcset|href)=\"([^\"]+)\"", page)
+    for link in found:
+        if re.match(r"[a-z]+:", link):
+            continue
+        where, _, anchor = link.partition("#")
+        target = (path.parent / where).resolve() if where else path
+        if not target.exists():
+            yield f"{link} leads nowhere"
+        elif anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+            yield f"{link}: there is no such title"
+
+
+def faults(path: Path, page: str) -> Iterator[str]:
+    """What is wrong with a page as it was written."""
+    yield from false_values(page)
+    yield from dead_links(path, page)
+    for command in commands_on(page):
+        if why := wrong_command(command):
+            yield f"{command}: {why}"
+    if path.name == "README.md":
+        known = flags()
+        said = re.findall(r"`(--[\w-]+)", page)
+        yield from (f"{flag} is an option of no command" for flag in dict.fromkeys(said) if flag not in known)
+    for language, text in blocks(page):
+        if language.startswith("python"):
+            compile(text, path.name, "exec")
+
+
+def drifted() -> Iterator[tuple[Path, str]]:
+    """Each page whose generated parts are not what the code gives now, with what they should be."""
+    for path in pages():
+        if path.name == "commands.md":
+            continue
+        page = path.read_text(encoding="utf-8")
+        if (new := made(page)) != page:
+            yield path, new
+    help_page = ROOT / "docs" / "commands.md"
+    if sys.version_info[:2] == HELP_PYTHON:
+        new = commands()
+        if not help_page.is_file() or help_page.read_text(encoding="utf-8") != new:
+            yield help_page, new
+
+
+def main(argv: list[str], say: Callable[[str], Any] = print) -> int:
+    check, status = "--check" in argv, 0
+    for path, new in list(drifted()):
+        if check:
+            say(f"{path.name}: out of date; `make docs` makes it anew")
             status = 1
-        if (new := made(text)) != text:
-            if check:
-                say(f"{page.name}: out of date; `make docs` makes it anew")
-                status = 1
-            else:
-                page.write_text(new, encoding="utf-8")
-                say(f"{page.name}: made anew")
+        else:
+            path.write_text(new, encoding="utf-8", newline="\n")
+            say(f"{path.name}: made anew")
+    for path in pages():
+        for fault in faults(path, path.read_text(encoding="utf-8")):
+            say(f"{path.name}: {fault}")
+            status = 1
     return status
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "src"))
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

@@ -38,8 +38,8 @@ def lines() -> Iterator[str]:
     yield ""
     yield f"  token    query . key             / sqrt({D_HEAD})               softmax: where it looks"
     for i in range(3):
-        see = CAUSAL_TS[i]
-        yield f"    {i + 1}    {row(raw_HTS[0, i], see)}    {row(scores_HTS[0, i], see)}    {row(weights_HTS[0, i], see)}"
+        three = (row(numbers_HTS[0, i], CAUSAL_TS[i]) for numbers_HTS in (raw_HTS, scores_HTS, weights_HTS))
+        yield f"    {i + 1}    {'    '.join(three)}"
     yield ""
     yield "  token    what it takes: the values it looked at, mixed by those weights"
     for i in range(3):
@@ -47,4 +47,4 @@ def lines() -> Iterator[str]:
         yield f"    {i + 1}    {row(out_HTK[0, i])}    = {mix}"
     open_S = reference.softmax(scores_HTS)[0, 0]
     yield ""
-    yield f"  Had token 1 been free to look ahead, its weights would be {row(open_S).strip()}: the mask is what hides the rest."
+    yield f"  Had token 1 been free to look ahead, it would have looked at {row(open_S).strip()}."
