@@ -275,3 +275,17 @@ def test_like_layers_are_said_once_and_unlike_ones_by_their_numbers() -> None:
     assert places["decoder.layers.*", "attention.out"] == 61
     assert places["decoder.layers.0-2", "feed_forward.up"] == 3
     assert places["decoder.layers.3-60", "feed_forward.experts.up"] == 58
+
+
+def test_layers_that_differ_only_in_width_are_not_said_as_one() -> None:
+    spec = gpt2(vocab_size=50, max_seq_len=16, d_model=8, n_layers=3, n_heads=2)
+    wide = gpt2(vocab_size=50, max_seq_len=16, d_model=8, n_layers=3, n_heads=2, d_ff=20)
+    layers = (spec.decoder.layers[0], wide.decoder.layers[0], spec.decoder.layers[0])
+    mixed = replace(spec, decoder=replace(spec.decoder, layers=layers))
+    rows = Ledger.of(mixed).weights
+    ups = [line for line in lines(rows) if line.place == "feed_forward.up"]
+    assert [(line.layers, line.each) for line in ups] == [
+        ("decoder.layers.0,2", 8 * 32 + 32),
+        ("decoder.layers.1", 8 * 20 + 20),
+    ]
+    assert sum(line.total for line in lines(rows)) == Ledger.of(mixed).total

@@ -253,6 +253,11 @@ def test_shared_layers_are_counted_once_and_work_in_every_pass() -> None:
     assert sum(part.per_token for part in kept(shared)) == sum(part.per_token for part in kept(stack))
 
 
+def test_a_stack_that_does_not_write_keeps_nothing() -> None:
+    assert list(kept(presets["t5-small"].encoder)) == []
+    assert len(list(kept(presets["t5-small"].decoder))) == 12
+
+
 def test_a_window_bounds_the_cache_and_not_the_growth_inside_it() -> None:
     whole = first(presets["small"], s.Attention)
     cache = Cache((*kept(whole), *kept(replace(whole, window=10))))

@@ -216,6 +216,12 @@ def test_by_part_forgets_no_kind() -> None:
         assert sum(by_part(rows).values()) == sum(row.count for row in rows)
 
 
+def test_adapters_are_no_part_of_the_head() -> None:
+    counted = count(presets["gpt2"], "lora")
+    assert by_part(counted.kept)["other"] == 351_744
+    assert by_part(counted.kept)["head"] == 0
+
+
 def test_flat_names_each_figure_by_its_path() -> None:
     assert flat({"a": 1, "b": {"c": {"d": 2}, "e": None}, "notes": ["x"]}) == {"a": 1, "b.c.d": 2, "b.e": None}
 

@@ -25,9 +25,7 @@ def escape(text: str) -> str:
         elif code == 127 or 0x80 <= code < 0xA0 or 0xD800 <= code < 0xE000 or code & 0xFFFE == 0xFFFE:
             shown.append("\N{REPLACEMENT CHARACTER}")
         else:
-            shown.append(
-                {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}.get(character, character)
-            )
+            shown.append(MARKS.get(character, character))
     return "".join(shown)
 
 
