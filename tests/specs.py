@@ -94,6 +94,8 @@ def shared(spec: s.Spec, *passes: int) -> s.Spec:
     return replace(spec, decoder=replace(spec.decoder, passes=passes))
 
 
+GEMMA2 = sandwich(llamas.llama(**LLAMA_SIZES, n_heads=4, n_kv_heads=2, d_head=6, windows=(None, 3)))
+
 TINY: dict[str, s.Spec] = {
     "gpt2": GPT2,
     "gpt2-untied": decoders.gpt2(vocab_size=13, max_seq_len=LENGTH, d_model=8, n_layers=2, n_heads=4, tied=False),
@@ -123,7 +125,11 @@ TINY: dict[str, s.Spec] = {
     "qwen3": llamas.llama(**LLAMA_SIZES, n_heads=4, n_kv_heads=2, d_head=6, qk_norm=True, tied=True),
     "olmo2": llamas.olmo2(**LLAMA_SIZES, n_heads=4, n_kv_heads=2, d_head=4),
     "olmo3": llamas.olmo2(**LLAMA_SIZES, n_heads=4, n_kv_heads=2, d_head=4, windows=(3, None), scaling=LLAMA3),
-    "gemma2": sandwich(llamas.llama(**LLAMA_SIZES, n_heads=4, n_kv_heads=2, d_head=6, windows=(None, 3))),
+    "gemma2": GEMMA2,
+    "gemma2-mixed-gains": rewrite(
+        GEMMA2,
+        lambda b: replace(b, norm_out=change(b.norm_out, s.Norm, plus_one=False)) if isinstance(b, s.Branch) else b,
+    ),
     "mixtral": MIXTRAL,
     "mixtral-lora": with_lora(MIXTRAL, rank=2, alpha=3.0, targets=("feed_forward.up", "feed_forward.down", "head")),
     "layers-shared": shared(LLAMA, 0, 1, 0, 1, 0),

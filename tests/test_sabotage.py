@@ -1,0 +1,343 @@
+"""Laws and behaviours that cannot fail prove nothing: each is asked of a product broken on purpose, and must notice.
+
+A mutant breaks the reference or the model by patching it, as a mistake in the code would. The table says who notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+import adapters
+import laws
+from behaviours import CHECKS
+from mutants import (
+    Break,
+    all_gains_less_one,
+    breaks,
+    detached_spread,
+    first_row_for_all,
+    flattened,
+    forgets,
+    honest,
+    masks,
+    no_positions,
+    no_positions_defined,
+    nudged,
+    one_state_for_all,
+    one_state_for_all_defined,
+    pad_visible,
+    residual,
+    rows_mixed,
+    rule,
+    scores,
+    slots,
+    stepped,
+    stuck_at_0,
+    stuck_at_0_defined,
+    swapped_rows,
+    within,
+    wrong_pairs,
+)
+from plainformer import initial, reference
+from plainformer import model as m
+from plainformer import spec as s
+from plainformer.faults import PlainformerError
+from plainformer.generation import decoding
+from plainformer.states import State
+from specs import spec_of
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.callbacks = []  # type: ignore[attr-defined]
+    yield monkeypatch
+    for undo in monkeypatch.callbacks:  # type: ignore[attr-defined]
+        undo()
+
+
+def fails(check: Callable[[], None]) -> bool:
+    """A check notices by its own word, or by a refusal of what it should have been given."""
+    try:
+        check()
+    except (AssertionError, PlainformerError):
+        return True
+    return False
+
+
+GELU = (
+    breaks(reference.ACTIVATIONS, "gelu", lambda _: reference.gelu_tanh),
+    breaks(m.ACTIVATIONS, "gelu", lambda _: m.gelu_tanh),
+)
+ALWAYS_UNTIED = breaks(adapters.decoders, "gpt2", lambda original: lambda **kw: original(**kw | {"tied": False}))
+WRONG_SCALE = breaks(
+    adapters.decoders,
+    "dot",
+    lambda original: lambda d_head, rotary=None: replace(original(d_head, rotary), scale=24**-0.5),
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """How to break each side (None: nothing there to break), and the checks that must notice."""
+
+    name: str
+    noticed_by: str
+    in_reference: Break | None
+    in_model: Break | None
+
+
+def mutant(name: str, noticed_by: str, both: tuple[Break | None, Break | None]) -> Mutant:
+    return Mutant(name, noticed_by, *both)
+
+
+MUTANTS = (
+    mutant("no causal mask", "AT6 BL2 GP1 GP2 GR1 KV1 KV2", masks(within)),
+    mutant("mask off by one", "AT6 BL2 GP1 GP2 GR1 KV1 KV2", masks(lambda ago, w: (ago >= -1) & within(ago, w))),
+    mutant(
+        "mask inverted", "AT1 AT2 AT3 AT4 AT6 BL2 GP1 GP2 GR1 KV2", scores(partial(honest, see=lambda seen: ~seen))
+    ),
+    mutant("additive mask as 1 and 0", "AT1 AT2 AT6 GP1 GR1", scores(flattened)),
+    mutant("-1e9 for -inf", "AT3 AT4", scores(partial(honest, never=-1e9))),
+    mutant("scores times 0", "AT1 AT2 AT6 GP1 GR1", scores(partial(honest, score=lambda z, _: z * 0))),
+    mutant("attention says nothing", "BL2 GP1 GR1", scores(partial(honest, said=0.0))),
+    mutant("scores not scaled", "AT1 AT2 GP1 GR1", scores(partial(honest, score=lambda z, _: z))),
+    mutant("scaled by the model's width", "GP1 GR1", (WRONG_SCALE, WRONG_SCALE)),
+    mutant("positions ignored", "GP1 GP3 GR1", (rule(s.Stack, no_positions_defined), no_positions)),
+    mutant("norm after the sum", "BL1 GP1 GR1", residual(lambda part: part, post=True)),
+    mutant("no residual", "BL1 GP1 GR1", residual(lambda part: replace(part, add=False))),
+    mutant("another GELU than said", "GP1 GR1", GELU),
+    mutant("head silently untied", "GP4 GP5", (ALWAYS_UNTIED, ALWAYS_UNTIED)),
+    mutant("spread detached from the gradient", "GR1 LN6", (None, detached_spread)),
+    mutant(
+        "the loss is always 0",
+        "GR1 GR2",
+        (None, breaks(m, "cross_entropy", lambda original: lambda *args: original(*args) * 0)),
+    ),
+    mutant("cache stuck at position 0", "KV1 KV2", (rule(s.Stack, stuck_at_0_defined), stuck_at_0)),
+    mutant("cache kept between requests", "KV1", (one_state_for_all_defined, one_state_for_all)),
+    mutant(
+        "every row from the first one's scores",
+        "GN5",
+        (None, breaks(decoding.Decoding, "_next_logits", first_row_for_all)),
+    ),
+)
+CASES = [
+    (ad, one, broken)
+    for one in MUTANTS
+    for ad, broken in zip(adapters.ADAPTERS, (one.in_reference, one.in_model), strict=True)
+    if broken
+]
+
+
+@pytest.mark.no_shape_names
+@pytest.mark.parametrize("ad, one, broken", CASES, ids=[f"{one.name}, {ad.name}" for ad, one, _ in CASES])
+def test_a_broken_gpt_is_noticed(ad: Any, one: Mutant, broken: Break, patch: Any) -> None:
+    checks = [CHECKS[name] for name in one.noticed_by.split()]
+    mine = [function for needs, function in checks if needs <= ad.caps]
+    assert mine
+    broken(patch)
+    assert [function.__name__ for function in mine if not fails(partial(function, ad))] == []
+
+
+@pytest.mark.no_shape_names
+@pytest.mark.parametrize(
+    "name, broken",
+    [
+        ("TR1", breaks(torch.optim.Adam, "step", lambda _: lambda self: None)),
+        pytest.param("TR2", breaks(torch.optim.Adam, "step", lambda _: lambda self: None), marks=pytest.mark.proof),
+        pytest.param("TR2", scores(partial(honest, said=0.0))[1], marks=pytest.mark.proof),
+        pytest.param("TR2", scores(partial(honest, score=lambda z, _: z * 0))[1], marks=pytest.mark.proof),
+    ],
+    ids=["TR1, no step", "TR2, no step", "TR2, attention says nothing", "TR2, scores times 0"],
+)
+def test_training_that_does_not_learn_is_noticed(name: str, broken: Break, patch: Any) -> None:
+    broken(patch)
+    assert fails(partial(CHECKS[name][1], adapters.OfModel()))
+
+
+# --- the laws ---------------------------------------------------------------------------------------------------------
+
+LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
+    ("rows in another order", laws.the_ledger_is_the_model, "gpt2", swapped_rows),
+    (
+        "a head untied",
+        laws.the_ledger_is_the_model,
+        "gpt2",
+        breaks(m.Head, "__init__", lambda original: lambda self, part: original(self, replace(part, tied=False))),
+    ),
+    (
+        "no bias",
+        laws.the_ledger_is_the_model,
+        "gpt2",
+        breaks(
+            m.Linear, "__init__", lambda original: lambda self, part, *n: original(self, replace(part, bias=False), *n)
+        ),
+    ),
+    (
+        "mask off by one",
+        laws.the_model_is_the_reference,
+        "llama",
+        masks(lambda ago, w: (ago >= -1) & within(ago, w))[1],
+    ),
+    ("mask off by one", laws.the_future_moves_nothing, "llama", masks(lambda ago, w: (ago >= -1) & within(ago, w))[1]),
+    (
+        "mask off by one",
+        laws.the_future_moves_nothing,
+        "mixtral",
+        masks(lambda ago, w: (ago >= -1) & within(ago, w))[1],
+    ),
+    ("no mask", laws.a_cache_changes_no_logit, "llama", masks(within)[1]),
+    ("no mask", laws.a_cache_changes_no_greedy_token, "gpt2", masks(within)[1]),
+    ("no mask, in the reference", laws.a_cache_changes_no_logit, "llama", masks(within)[0]),
+    (
+        "window off by one",
+        laws.the_model_is_the_reference,
+        "mistral",
+        masks(lambda ago, w: (ago >= 0) & within(ago, w, 1))[1],
+    ),
+    (
+        "window off by one",
+        laws.each_part_alone_is_the_reference,
+        "gpt2-window-1",
+        masks(lambda ago, w: (ago >= 0) & within(ago, w, 1))[1],
+    ),
+    (
+        "window forgotten by the fused kernel",
+        laws.the_model_is_the_reference,
+        "mistral",
+        breaks(m.Where, "mask", lambda original: lambda self, window, n_keys: original(self, None, n_keys)),
+    ),
+    ("scale forgotten", laws.the_model_is_the_reference, "llama", scores(partial(honest, score=lambda z, _: z))[1]),
+    (
+        "scale forgotten",
+        laws.each_part_alone_is_the_reference,
+        "llama",
+        scores(partial(honest, score=lambda z, _: z))[1],
+    ),
+    ("rotary pairs of another kind", laws.the_model_is_the_reference, "llama", breaks(m, "rotate", wrong_pairs)),
+    ("rotary pairs of another kind", laws.each_part_alone_is_the_reference, "qwen3", breaks(m, "rotate", wrong_pairs)),
+    (
+        "rotary unscaled",
+        laws.the_model_is_the_reference,
+        "llama-3.1",
+        breaks(m, "frequencies", lambda original: lambda rotary: original(replace(rotary, scaling=None))),
+    ),
+    ("epsilon dropped", laws.the_model_is_the_reference, "llama", nudged("eps")),
+    ("epsilon dropped", laws.each_part_alone_is_the_reference, "gpt2", nudged("eps")),
+    ("gains plus one", laws.the_model_is_the_reference, "llama", nudged("plus_one")),
+    ("residual dropped", laws.the_model_is_the_reference, "gpt2", residual(lambda part: replace(part, add=False))[1]),
+    (
+        "branches in turn",
+        laws.the_model_is_the_reference,
+        "neox",
+        residual(lambda part: replace(part, branches=part.branches[:1]))[1],
+    ),
+    (
+        "embedding unscaled",
+        laws.the_model_is_the_reference,
+        "gemma2",
+        breaks(m.Tokens, "__init__", lambda original: lambda self, part: original(self, replace(part, scale=1.0))),
+    ),
+    (
+        "head uncapped",
+        laws.the_model_is_the_reference,
+        "gemma2",
+        breaks(m.Head, "__init__", lambda original: lambda self, part: original(self, replace(part, softcap=None))),
+    ),
+    (
+        "LoRA unscaled",
+        laws.the_model_is_the_reference,
+        "gpt2-lora",
+        breaks(
+            m,
+            "apply_linear",
+            lambda original: (
+                lambda module, part, x, weight, e=None: original(
+                    module, replace(part, lora=part.lora and replace(part.lora, alpha=part.lora.rank)), x, weight, e
+                )
+            ),
+        ),
+    ),
+    (
+        "gates over all experts",
+        laws.the_model_is_the_reference,
+        "mixtral",
+        breaks(
+            m.ChosenSoftmaxRouter,
+            "forward",
+            lambda original: lambda self, x: (self.scores(x).softmax(-1), original(self, x)[1]),
+        ),
+    ),
+    ("positions from 0 again", laws.a_cache_changes_no_logit, "gpt2", breaks(m.Transformer, "where", stepped)),
+    ("positions from 0 again", laws.a_cache_changes_no_greedy_token, "llama", breaks(m.Transformer, "where", stepped)),
+    ("position 0 for each single token", laws.a_cache_changes_no_logit, "gpt2", stuck_at_0),
+    (
+        "passes in one slot",
+        laws.a_cache_changes_no_logit,
+        "layers-shared",
+        breaks(m.Where, "at", lambda _: lambda self, place: place),
+    ),
+    (
+        "passes in one slot, in the reference",
+        laws.a_cache_changes_no_logit,
+        "layers-shared",
+        breaks(reference.Where, "at", lambda _: lambda self, place: place),
+    ),
+    ("the pad is seen", laws.a_row_in_a_batch_is_the_row_alone, "llama", pad_visible),
+    ("rows see each other", laws.a_row_in_a_batch_is_the_row_alone, "gpt2", breaks(m.Layer, "forward", rows_mixed)),
+    (
+        "select forgets the order",
+        laws.a_state_keeps_what_it_is_told,
+        "gpt2",
+        breaks(State, "select", lambda original: lambda self, rows: original(self, sorted(rows))),
+    ),
+    (
+        "truncate forgets nothing",
+        laws.a_state_keeps_what_it_is_told,
+        "llama",
+        breaks(State, "truncate", lambda _: lambda self, n: None),
+    ),
+    (
+        "slots written over",
+        laws.a_state_keeps_what_it_is_told,
+        "gpt2",
+        slots(lambda state: [k.mul_(1.01) for k, _ in state.kept.values()] and None),
+    ),
+    ("a field forgotten", laws.a_spec_is_what_was_written, "mistral", forgets("window")),
+    (
+        "gains less one everywhere",
+        laws.an_untrained_norm_says_one,
+        "gemma2-mixed-gains",
+        breaks(initial, "gains_less_one", all_gains_less_one),
+    ),
+)
+
+
+@pytest.mark.no_shape_names
+@pytest.mark.parametrize(
+    "what, law, name, broken", LAWS, ids=[f"{law.__name__}: {what}, {name}" for what, law, name, _ in LAWS]
+)
+def test_a_broken_law_is_noticed(
+    what: str, law: Callable[[s.Spec], None], name: str, broken: Break, patch: Any
+) -> None:
+    spec = spec_of(name)
+    law(spec)  # it holds
+    broken(patch)
+    with pytest.raises((AssertionError, PlainformerError)):
+        law(spec)
+
+
+def test_every_law_has_a_twin_that_it_catches() -> None:
+    told = {
+        name
+        for name, law in vars(laws).items()
+        if callable(law) and getattr(law, "__annotations__", {}).keys() == {"spec", "return"}
+    }
+    told -= {"has_experts"}
+    assert told == {law.__name__ for _, law, _, _ in LAWS}
