@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
 from plainformer.cli import main
+from plainformer.faults import refuse
 
 ACTS = ("one", "two")
+SIZED = ("gpt2", "gpt2-xl", "llama-3-70b", "mixtral-8x7b", "deepseek-v3")
+PROMPT = 24  # characters of the text that the attention picture is of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--act", choices=ACTS, help="one: sizes and attention, at once; two: train and write (both)")
     parser.add_argument("--text", metavar="FILE", help="train on this instead of Python's own documentation")
     parser.add_argument(
-        "--out", metavar="RUN", default="demo", help="the run's folder; demo-2 ... if it is there (demo)"
+        "--out", metavar="RUN", default="demo", help="the run's folder; RUN-2 ... if it is there (demo)"
     )
     parser.add_argument("--minutes", type=float, default=1.0, metavar="M", help="how long to train (1)")
 
 
 def run(args: argparse.Namespace) -> int:
-    status = 0
-    if args.act in (None, "one"):
-        status = act_one()
-    if status == 0 and args.act in (None, "two"):
-        status = act_two(args.text, free(args.out), args.minutes)
+    if args.text and not Path(args.text).is_file():
+        raise refuse("--text", args.text, "there is no such file")
+    status = act_one() if args.act != "two" else 0
+    if status == 0 and args.act != "one":
+        out = free(args.out)
+        status = act_two(Path(args.text) if args.text else documentation(beside(out)), out, args.minutes)
     return status
 
 
@@ -33,48 +38,76 @@ def title(words: str) -> None:
     print(f"\n=== {words}\n", flush=True)
 
 
+def typed(*words: str) -> int:
+    """A command shown as one would type it, and what it says."""
+    title(f"$ plainformer {shlex.join(words)}")
+    return main(words)
+
+
 def act_one() -> int:
-    """The sheet of a published model, and attention on three tokens."""
+    """The sheet of a published model, several at once, and attention on three tokens. No torch."""
     from plainformer.lessons.three_tokens import lines
 
-    title("$ plainformer size gpt2")
-    status = main(["size", "gpt2"])
-    title("$ plainformer size gpt2 --convention all: the same model, as everybody counts it")
-    status = status or main(["size", "gpt2", "--convention", "all", "--csv"])
+    status = typed("size", "gpt2", "--convention", "all") or typed("size", *SIZED)
     title("attention on three tokens, small enough to check by hand")
     print("\n".join(lines()), flush=True)
     return status
 
 
-def act_two(text: str | None, out: Path, minutes: float) -> int:
-    """Train on real text, then write."""
-    source = Path(text) if text else documentation(out.with_name(f"{out.name}-text.txt"))
-    title(f"$ plainformer train {source} --out {out} --minutes {minutes:g}")
-    status = main(["train", str(source), "--out", str(out), "--minutes", f"{minutes:g}"])
-    if status:
+def act_two(text: Path, out: Path, minutes: float) -> int:
+    """Train on real text; then what it wrote before and after, its loss, its sheet, where it looks."""
+    if status := typed("train", str(text), "--out", str(out), "--minutes", f"{minutes:g}"):
         return status
-    title(f"{out / 'sample.txt'}: the same prompt before training and after")
-    print((out / "sample.txt").read_text(encoding="utf-8"), flush=True)
-    title(f"$ plainformer generate {out} --max-new-tokens 400 --seed 1")
-    status = main(["generate", str(out), "--max-new-tokens", "400", "--seed", "1"])
-    title(f"$ plainformer size {out}")
-    status = status or main(["size", str(out)])
-    print(f"\nThe loss: {out / 'loss.svg'}. Go on: plainformer train {source} --out {out} --resume", file=sys.stderr)
+    title(f"{out / 'sample.txt'}: from the same start, before training and after")
+    print((out / "sample.txt").read_text(encoding="utf-8").strip(), flush=True)
+    title(f"{out / 'loss.svg'}: nats a token, step by step")
+    print("\n".join(loss(out)), flush=True)
+    prompt = beginning(text)
+    status = typed("generate", str(out), "--prompt", prompt, "--max-new-tokens", "100", "--seed", "1")
+    status = status or typed("size", str(out))
+    status = status or typed("inspect", str(out), "--prompt", prompt, "--svg", str(out / "attention.svg"))
+    ways = [f"plainformer train {shlex.quote(str(text))} --out longer", f"plainformer generate {out} --temperature 0.5"]
+    print("\nGo on with:", *ways, sep="\n  ", file=sys.stderr)
     return status
+
+
+def loss(run: Path) -> list[str]:
+    """The loss of every step as a curve for the terminal."""
+    from plainformer.report.curves import curve
+    from plainformer.report.tables import draws_blocks
+    from plainformer.training.journal import rows
+
+    points = [(float(row["step"]), float(row["loss"])) for row in rows(run / "metrics.jsonl") if "loss" in row]
+    return curve(points, plain=not draws_blocks(sys.stdout))
+
+
+def beginning(text: Path) -> str:
+    """The first words of a text that are long enough to look at."""
+    with text.open(encoding="utf-8-sig") as file:
+        some = file.read(10_000)
+    lines = [line.strip() for line in some.splitlines()]
+    return next((line for line in lines if len(line) >= PROMPT // 2), some)[:PROMPT]
 
 
 def documentation(to: Path) -> Path:
     """The text that every Python has: its own topics, written to a file."""
-    from pydoc_data.topics import topics
-
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise refuse("--text", None, "this Python comes without its documentation", "give a text of yours") from None
     to.write_text("\n\n".join(topics[name] for name in sorted(topics)), encoding="utf-8")
     return to
+
+
+def beside(out: Path) -> Path:
+    """Where the text lies that a demo was trained on."""
+    return out.with_name(f"{out.name}-text.txt")
 
 
 def free(out: str) -> Path:
     """The folder, or the first of its name with a number that is not there: a demo overwrites nothing."""
     path, n = Path(out), 1
-    while path.exists():
+    while path.exists() or beside(path).exists():
         n += 1
         path = Path(f"{out}-{n}")
     return path
