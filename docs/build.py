@@ -20,7 +20,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -77,11 +77,16 @@ def head(*names: str) -> list[str]:
 def docstring(path: Path) -> str:
     """The first sentence of a module's docstring."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(re.split(r"(?<=[.:])\s", " ".join(text.split()))[0].rstrip(".:").split())
+    return re.split(r"(?<=[.?])\s", " ".join(text.split()))[0].rstrip(".")
 
 
-def n_lines(paths: Iterable[Path]) -> int:
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+def caps() -> dict[str, int]:
+    """How many lines each of the rooms may have, as the tests of the house hold them."""
+    house = (ROOT / "tests" / "test_house.py").read_text(encoding="utf-8")
+    found = re.search(r"^ROOM_CAPS = (\{.+?\})", house, re.M)
+    assert found, "the tests of the house have lost their caps"
+    held: dict[str, int] = ast.literal_eval(found[1])
+    return held
 
 
 def files_of(room: str) -> list[Path]:
@@ -94,17 +99,17 @@ def rooms() -> str:
     listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(r"^layers = \[(.*?)^\]", listed, re.S | re.M)
     assert found, "pyproject.toml lists no layers"
-    lines = head("room", "what it is", "lines")
+    lines = head("room", "what it is")
     for layer in reversed(re.findall(r'^ +"(.+?)"', found[1], re.M)):
         for room in re.findall(r"\w+", layer):
             if files := files_of(room):
                 first = files[0] if len(files) == 1 else SOURCE / room / "__init__.py"
-                lines.append(row(f"`{room}`", docstring(first), f"{n_lines(files):,}"))
+                lines.append(row(f"`{room}`", docstring(first)))
     return "\n".join(lines) + "\n"
 
 
 def reading_order() -> str:
-    """The four files to read, with their length today."""
+    """The four files to read, and how long they may get."""
     lines = head("read in this order", "what it is", "lines")
     what = {
         "spec": "what a transformer is, as data",
@@ -113,7 +118,7 @@ def reading_order() -> str:
         "model": "the same in PyTorch, fast",
     }
     for room, words in what.items():
-        lines.append(row(f"[`{room}.py`](src/plainformer/{room}.py)", words, n_lines([SOURCE / f"{room}.py"])))
+        lines.append(row(f"[`{room}.py`](src/plainformer/{room}.py)", words, f"at most {caps()[room]}"))
     return "\n".join(lines) + "\n"
 
 
