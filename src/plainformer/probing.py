@@ -1,6 +1,6 @@
 """What a model does with a row of tokens: where it looks, what surprises it, whether it sees the future.
 
-T positions, V vocabulary, H heads, L layers passed and the embedding before them, N positions but the first.
+T positions, V vocabulary, H heads, L layers passed and the embedding before them, N some of the positions.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def causality(model: Transformer, tokens: Tensor | Array | Sequence[int]) -> Cau
     for j in places:
         changed_1T = row_1T.clone()
         changed_1T[0, j] = (changed_1T[0, j] + 1) % model.spec.vocab_size
-        moved_TV = logits_of(model, changed_1T)[:j] - logits_TV[:j]
-        largest = max(largest, float(moved_TV.abs().max()))
+        moved_NV = logits_of(model, changed_1T)[:j] - logits_TV[:j]
+        largest = max(largest, float(moved_NV.abs().max()))
     rounding = torch.finfo(logits_TV.dtype).eps * max(1.0, float(logits_TV.abs().max()))
     mixture = any(isinstance(part, s.Experts) for _, part in walk(model.spec))
     apart = float((logits_of(without_positions(model), row_1T) - logits_TV).abs().max())

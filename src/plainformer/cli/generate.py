@@ -190,19 +190,25 @@ def fitted(
     read, and a text ends where the context does."""
     asked: list[Asked] = []
     seen: Counter[tuple[int, ...]] = Counter()
+    cut, short = [], []
     for where, prompt in prompts:
         tokens = tokenizer.encode(prompt, where).tolist() or [tokenizer.start_id]
         n, n_new = len(tokens), args.max_new_tokens
         if n + min(n_new, 1) > max_seq_len:
             tokens = tokens[-max(max_seq_len - n_new, max_seq_len // 2, 1) :]
-            tell(f"{where}: {n:,} tokens, the context holds {max_seq_len:,}: only the last {len(tokens):,} are read")
+            cut.append(
+                f"{where}: {n:,} tokens, the context holds {max_seq_len:,}: only the last {len(tokens):,} are read"
+            )
         if len(tokens) + n_new > max_seq_len:
             room = max_seq_len - len(tokens)
-            tell(f"{where}: the context holds {max_seq_len:,} tokens: at most {room:,} new ones, not {n_new:,}")
+            short.append(f"{where}: the context holds {max_seq_len:,} tokens: at most {room:,} new ones, not {n_new:,}")
         key = tuple(tokens)
         first = seen[key]
         seen[key] += args.samples  # the same prompt on two lines: more samples of it
         asked += [Asked(where, prompt, tokens, sample) for sample in range(first, seen[key])]
+    for lines in filter(None, (cut, short)):
+        others = len(lines) - 1
+        tell(lines[0] + (f" (and so for {others:,} more prompt{'s' * (others > 1)})" if others else ""))
     return asked
 
 
