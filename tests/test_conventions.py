@@ -26,9 +26,9 @@ from plainformer.conventions import (
 )
 from plainformer.families.decoders import gpt2
 from plainformer.faults import PlainformerError
-from plainformer.ledger import Ledger
+from plainformer.ledger import Ledger, weights
 from plainformer.presets import presets
-from plainformer.spec import Linear, Spec
+from plainformer.spec import ChosenSoftmaxRouter, Experts, FeedForward, Linear, Spec
 from plainformer.tree import walk
 
 SWEEP = [(4, 32), (4, 64), (4, 128), (8, 256), (8, 384), (8, 512), (10, 640), (12, 768)]
@@ -115,6 +115,39 @@ def test_the_counts_of_every_size_under_every_convention(numbers: dict[str, Any]
     assert rule_of_thumb(12, 768, 50257) == numbers["rule_of_thumb_small"]
     nanogpt = count(shape(4, 32), "nanogpt")
     assert [nanogpt.total, nanogpt.total + sum(row.count for row in nanogpt.left_out)] == numbers["tiny_4x32"]
+
+
+def test_where_the_parameters_of_gpt2_live(numbers: dict[str, Any]) -> None:
+    for size, preset in {"small": "gpt2", "medium": "gpt2-medium", "large": "gpt2-large", "xl": "gpt2-xl"}.items():
+        kinds = Ledger.of(presets[preset]).by_kind
+        tables = kinds["embedding"] + kinds["position"]
+        parts = [tables, kinds["attention"], kinds["feed_forward"], kinds["norm"]]
+        assert parts == numbers[f"gpt2_{size}_parts_openai"]
+    counted = count(presets["gpt2"], "nanogpt")
+    kinds = Ledger(counted.kept).by_kind
+    shares = [100 * kinds[kind] / counted.total for kind in ("embedding", "attention", "feed_forward", "norm")]
+    assert shares == pytest.approx(numbers["small_shares_pct"], abs=0.005)
+    assert [kinds[kind] for kind in ("attention", "feed_forward", "norm")] == numbers["small_share_counts"]
+    assert [counted.spec.vocab_size - 50257, dict(counted.changes)["embedding.weight"]] == numbers["padding"]
+
+
+def test_the_lesson_s_block_and_mixture(numbers: dict[str, Any]) -> None:
+    def total(part: object) -> int:
+        return sum(row.count for row in weights(part))
+
+    block = sum(total(residual) for residual in presets["lesson"].decoder.layers[0])
+    assert block == numbers["block_width_32"]
+
+    def feed_forward(width: int) -> FeedForward:
+        up, down = (Linear(n_in=n, n_out=m, bias=True) for n, m in ((width, 4 * width), (4 * width, width)))
+        return FeedForward(activation="gelu_tanh", up=up, down=down)
+
+    assert total(feed_forward(8)) == numbers["ffn_width_8"]
+    router = ChosenSoftmaxRouter(scores=Linear(n_in=16, n_out=8), n_chosen=2)
+    mixture = Experts(router=router, expert=feed_forward(16), n_experts=8)
+    active = sum(row.active for row in weights(mixture))
+    assert total(mixture.expert) == numbers["moe_expert"]
+    assert [total(mixture), active] == [numbers["moe_total"], numbers["moe_active"]]
 
 
 def test_figure_3_under_four_conventions(numbers: dict[str, Any]) -> None:

@@ -177,7 +177,7 @@ def test_rules_of_thumb(numbers: dict[str, Any]) -> None:
     assert hours == pytest.approx(numbers["gpu_hours_7b_140b"], abs=0.01)
     both = [rules.n_bytes(70_000_000_000, dtype) / 1e9 for dtype in ("bfloat16", "int4")]
     assert both == numbers["weights_70b"]
-    state = rules.ADAMW_MIXED * 175e9 / 1e12
+    state = rules.ADAMW * 175e9 / 1e12
     assert state == pytest.approx(numbers["gpt3_training_state_tb"])
 
 

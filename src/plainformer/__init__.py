@@ -57,13 +57,13 @@ __all__ = [
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
-    """The spec in a file or folder: a published config.json, a spec.json of ours, or a folder that holds one.
+    """The spec of a published config.json, or of the one in a folder.
 
     Raises PlainformerError: nothing there, no JSON, or a config that no reader takes.
     """
-    from plainformer.cli.model_argument import from_path
+    from plainformer.huggingface import read_file
 
-    return from_path(str(path)).spec
+    return read_file(str(path)).spec
 
 
 def __getattr__(name: str) -> object:

@@ -88,7 +88,7 @@ class Cost:
     @property
     def optimizer_bytes(self) -> int:
         """Weights, gradients and AdamW's state, before activations: 16 bytes a parameter, mixed or pure float32."""
-        return rules.ADAMW_MIXED * self.ledger.total
+        return rules.ADAMW * self.ledger.total
 
     def activation_bytes(self, recompute: bool = False) -> int | None:
         """By rules.activation_bytes; None where the blocks are not of the GPT type that it speaks of."""

@@ -68,8 +68,9 @@ def positions_computed(n_prompt: int, n_new: int, cached: bool) -> int:
 
 # --- memory of training -----------------------------------------------------------------------------------------------
 
-ADAMW_MIXED = 16  # 2 weight + 2 gradient + 4 master weight + 4 + 4 moments (Rajbhandari et al. 2020, section 3.1)
-ADAMW_PURE = 16  # float32 throughout: 4 weight + 4 gradient + 4 + 4 moments
+# AdamW in mixed precision: 2 weight + 2 gradient + 4 master weight + 4 + 4 moments (Rajbhandari et al. 2020, section
+# 3.1). In float32 throughout it is as much: 4 weight + 4 gradient + 4 + 4 moments.
+ADAMW = 16
 
 
 def score_elements(batch_size: int, n_heads: int, seq_len: int) -> int:
