@@ -373,7 +373,7 @@ def test_presets_are_the_presets_however_they_are_loaded() -> None:
 def test_a_spec_is_read_from_a_config_or_its_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
     assert plainformer.read_spec(tmp_path) == plainformer.read_spec(str(tmp_path / "config.json"))
-    with pytest.raises(plainformer.PlainformerError, match="(?i)no such file"):
+    with pytest.raises(plainformer.PlainformerError, match=r"(?i)no such file"):
         plainformer.read_spec(tmp_path / "nowhere")
 
 

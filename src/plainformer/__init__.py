@@ -14,9 +14,11 @@ from plainformer.presets import presets
 
 if TYPE_CHECKING:
     from plainformer import reference
+    from plainformer.checkpoint import load
     from plainformer.conventions import CONVENTIONS, Convention, count
     from plainformer.cost import Cost
     from plainformer.faults import PlainformerError
+    from plainformer.generation import generate
     from plainformer.ledger import Ledger
     from plainformer.model import Transformer, build
     from plainformer.spec import Spec
@@ -34,6 +36,8 @@ ROOMS = {
     "build": "model",
     "count": "conventions",
     "from_json": "tree",
+    "generate": "generation",
+    "load": "checkpoint",
     "reference": "reference",
     "to_json": "tree",
 }
@@ -49,6 +53,8 @@ __all__ = [
     "build",
     "count",
     "from_json",
+    "generate",
+    "load",
     "presets",
     "read_spec",
     "reference",
