@@ -5,9 +5,10 @@ says what has drifted.
     <!-- checked -->                           the Python block after it runs, and each `# value` ending a line is true
     <!-- code: spec.NormedLinear -->           the Python block after it is that class; `ledger: NormedLinear` that rule
     <!-- made: NAME --> ... <!-- end -->       what the function of that name in MADE gives
-    <!-- measured: NAME --> ... <!-- end -->   a table of docs/measured/NAME.json
+    <!-- measured: NAME --> ... <!-- end -->   a table, or a transcript, of docs/measured/NAME.json
 
-Every command on a page is parsed, and every link is followed as far as it leads inside the project.
+The pictures in DRAWN are made of commands' outputs. Every command on a page is parsed, and every link is followed as far
+as it leads inside the project.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "plainformer"
 HELP_PYTHON = (3, 11)  # argparse lays its help out differently in each version: the page is one version's
 WIDTH = 88
+
+DRAWN = {"size.svg": "plainformer size llama-3-8b --batch 8 --context 8192"}
 
 RUNS = re.compile(r"(<!-- runs: (.+?) -->\n```text\n).*?(```)", re.S)
 CHECKED = re.compile(r"<!-- checked -->\n```python\n(.*?)```", re.S)
@@ -200,9 +203,20 @@ def commands() -> str:
 def measured(name: str) -> str:
     """A measured file as a table, with how it was made."""
     data = json.loads((ROOT / "docs" / "measured" / f"{name}.json").read_text(encoding="utf-8"))
-    lines = head(*data["columns"]) + [row(*(one[c] for c in data["columns"])) for one in data["rows"]]
     how = f"`{data['command']}`, {data['machine']}, {data['date']}"
-    return "\n".join([*lines, "", f"{how}. {data['note']}" if data.get("note") else f"{how}.", ""])
+    how = f"{how}. {data['note']}" if data.get("note") else f"{how}."
+    if "text" in data:
+        return f"```text\n{data['text']}```\n\n{how}\n"
+    lines = head(*data["columns"]) + [row(*(one[c] for c in data["columns"])) for one in data["rows"]]
+    return "\n".join([*lines, "", how, ""])
+
+
+def picture(name: str) -> str:
+    """A picture of a command's output."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    from terminal import terminal
+
+    return terminal(DRAWN[name], output(DRAWN[name]))
 
 
 MADE: dict[str, Callable[[], str]] = {"rooms": rooms, "reading-order": reading_order, "readings": readings}
@@ -328,6 +342,10 @@ def drifted() -> Iterator[tuple[Path, str]]:
             continue
         page = path.read_text(encoding="utf-8")
         if (new := made(page)) != page:
+            yield path, new
+    for name in DRAWN:
+        path, new = ROOT / "docs" / "pictures" / name, picture(name)
+        if not path.is_file() or path.read_text(encoding="utf-8") != new:
             yield path, new
     help_page = ROOT / "docs" / "commands.md"
     if sys.version_info[:2] == HELP_PYTHON:
