@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plainformer import cost, generation, reference
+from plainformer import cost, formulas, generation, kernels, reference
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.families import decoders, llamas
@@ -24,7 +24,7 @@ from plainformer.initial import initial
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.reference import Weights
-from plainformer.states import State
+from plainformer.states import State, Where
 
 Array = np.ndarray
 CAPS = {"gelu_exact", "gelu_tanh", "tied", "attn_bias_option", "encoder", "batch_generate", "kv", "counts", "kv_bytes"}
@@ -116,13 +116,13 @@ class OfReference:
         return Ledger.of(model.spec).total
 
     def layer_norm(self, x: Array, gain: Array, bias: Array, eps: float) -> Array:
-        return reference.layer_norm(x, gain, bias, eps)
+        return formulas.layer_norm(x, gain, bias, eps)
 
     def gelu(self, x: Array, kind: str) -> Array:
-        return {"exact": reference.gelu, "tanh": reference.gelu_tanh}[kind](x)
+        return {"exact": formulas.gelu, "tanh": formulas.gelu_tanh}[kind](x)
 
     def attention(self, q: Array, k: Array, v: Array, allowed: Array) -> tuple[Array, Array]:
-        out, weights = reference.attention(q[None], k[None], v[None], allowed, dot(q.shape[1]).scale)
+        out, weights = formulas.attention(q[None], k[None], v[None], allowed, dot(q.shape[1]).scale)
         return out[0], weights[0]
 
     def mlp(self, model: Any, i: int, x: Array) -> Array:
@@ -145,7 +145,7 @@ class OfReference:
         return np.stack([reference.logits(model.spec, model.arrays, row) for row in ids])
 
     def probs(self, z: Array, temperature: float) -> Array:
-        return reference.probabilities(z, temperature)
+        return formulas.probabilities(z, temperature)
 
     def generate(
         self, model: Any, prompt: Array, n: int, temperature: float, seed: int, cache: bool
@@ -238,13 +238,13 @@ class OfModel:
         return tuple(leaf.grad.numpy() for leaf in (x_leaf, built.weight, built.bias))
 
     def gelu(self, x: Array, kind: str) -> Array:
-        return m.ACTIVATIONS[{"exact": "gelu", "tanh": "gelu_tanh"}[kind]](tensor(x)).numpy()
+        return kernels.ACTIVATIONS[{"exact": "gelu", "tanh": "gelu_tanh"}[kind]](tensor(x)).numpy()
 
     def attention(self, q: Array, k: Array, v: Array, allowed: Array) -> tuple[Array, Array]:
         """The output of the fused kernel, the weights of its plain twin; the twin's output must be the same."""
         heads, see, scale = [tensor(y)[None, None] for y in (q, k, v)], torch.tensor(allowed), dot(q.shape[1]).scale
-        plain, weights = m.attention(*heads, see, scale)
-        fused = m.fused_attention(*heads, see[None, None], False, scale)
+        plain, weights = kernels.attention(*heads, see, scale)
+        fused = kernels.fused_attention(*heads, see[None, None], False, scale)
         assert torch.allclose(plain, fused, atol=1e-9)
         return fused[0, 0].numpy(), weights[0, 0].numpy()
 
@@ -254,7 +254,7 @@ class OfModel:
 
     @torch.no_grad()
     def block(self, model: Transformer, i: int, x: Array, causal: bool) -> Array:
-        where = m.Where(torch.arange(len(x))[None], causal)
+        where = Where(torch.arange(len(x))[None], causal)
         return model.decoder.layers[i](tensor(x)[None], where)[0].numpy()
 
     @torch.no_grad()
@@ -268,7 +268,7 @@ class OfModel:
         return model(tensor(ids)).numpy()
 
     def loss(self, model: Transformer, x: Array, y: Array) -> torch.Tensor:
-        return m.cross_entropy(model(tensor(x)), tensor(y)).mean()
+        return kernels.cross_entropy(model(tensor(x)), tensor(y)).mean()
 
     def loss_and_grads(self, model: Transformer, x: Array, y: Array) -> tuple[float, dict[str, Array]]:
         model.zero_grad()

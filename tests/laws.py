@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plainformer import initial, ledger, reference
+from plainformer import formulas, initial, kernels, ledger, reference
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.model import Transformer
 from plainformer.reference import Weights
-from plainformer.states import State
+from plainformer.states import State, Where
 from plainformer.tree import from_json, to_json, walk
 from specs import arrays_of, has_experts, tokens_of
 
@@ -76,8 +76,8 @@ def the_model_is_the_reference(spec: s.Spec) -> None:
             got = seen[place].unflatten(0, (len(tokens_BT), -1))[b] if place.endswith("gates") else seen[place][b]
             close(got, array, place)
         if spec.head:
-            nats_BT = m.cross_entropy(fused_BTV[b : b + 1, :-1], torch.tensor(tokens_BT[b : b + 1, 1:]))
-            close(nats_BT[0], reference.cross_entropy(want_TV[:-1], tokens_T[1:]), "loss")
+            nats_BT = kernels.cross_entropy(fused_BTV[b : b + 1, :-1], torch.tensor(tokens_BT[b : b + 1, 1:]))
+            close(nats_BT[0], formulas.cross_entropy(want_TV[:-1], tokens_T[1:]), "loss")
 
 
 def each_part_alone_is_the_reference(spec: s.Spec) -> None:
@@ -98,7 +98,7 @@ def each_part_alone_is_the_reference(spec: s.Spec) -> None:
 def both(part: object, module: nn.Module, arrays: dict[str, np.ndarray], n_tokens: int) -> tuple[Tensor, np.ndarray]:
     """(the module's answer, the reference's) for one input that fits the part."""
     rng = np.random.default_rng(7)
-    here, there = m.Where(torch.arange(n_tokens)[None], causal=True), reference.Where(np.arange(n_tokens))
+    here, there = Where(torch.arange(n_tokens)[None], causal=True), reference.Where(np.arange(n_tokens))
 
     def stream(width: int) -> np.ndarray:
         return rng.normal(0, 2, (n_tokens, width))
@@ -124,7 +124,7 @@ def both(part: object, module: nn.Module, arrays: dict[str, np.ndarray], n_token
             return module(torch.tensor(x)[None], here)[0], run(x)
         case s.ChosenSoftmaxRouter():
             x = stream(part.scores.n_in)
-            gates_TE, chosen_TE = module(torch.tensor(x))
+            _, chosen_TE, gates_TE = module(torch.tensor(x))
             assert (chosen_TE.sum(-1) == part.n_chosen).all()
             return gates_TE, run(x)
         case s.Head():

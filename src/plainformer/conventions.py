@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from plainformer.faults import refuse
 from plainformer.ledger import Ledger, Weight
-from plainformer.mixers import LatentAttention
-from plainformer.spec import Attention, FeedForward, GatedAttention, Head, Linear, Lora, Norm, Spec
+from plainformer.mixers import GatedAttention, LatentAttention
+from plainformer.spec import Attention, FeedForward, Head, Linear, Lora, Norm, Spec
 from plainformer.tree import rewrite
 
 P = TypeVar("P")

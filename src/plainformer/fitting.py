@@ -8,14 +8,13 @@ from functools import singledispatch
 from typing import get_args
 
 from plainformer.faults import Fault
-from plainformer.mixers import DeltaNet, LatentAttention, Mamba2
+from plainformer.mixers import DeltaNet, GatedAttention, LatentAttention, Mamba2
 from plainformer.spec import (
     Activation,
     Attention,
     Bottleneck,
     Experts,
     FeedForward,
-    GatedAttention,
     Head,
     Linear,
     Lora,
@@ -257,7 +256,8 @@ def _(part: Spec) -> Faults:
         yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
         return
     for name, holder in (("embedding", part.embedding), ("encoder", part.encoder), ("decoder", part.decoder)):
-        if holder is not None and (table := holder.positions) and table.n_rows < part.max_seq_len + table.offset:
+        table = holder.positions if holder else None
+        if isinstance(table, Table) and table.n_rows < part.max_seq_len + table.offset:
             rule = f"must be at least max_seq_len + offset ({part.max_seq_len + table.offset})"
             yield Fault(f"{name}.positions.n_rows", table.n_rows, rule)
     for name, stack in (("encoder", part.encoder), ("decoder", part.decoder)):

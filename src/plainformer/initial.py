@@ -116,7 +116,7 @@ def _(part: s.Experts, seed: int) -> Named:
 @lesson_part.register
 def _(part: s.Spec, seed: int) -> Named:
     rng = np.random.default_rng(seed)
-    if part.decoder is None or part.decoder.positions is None or not (part.head and part.head.tied):
+    if part.decoder is None or not isinstance(part.decoder.positions, s.Table) or not (part.head and part.head.tied):
         raise refuse("initial", "lesson", "is for decoders with learned positions and a tied head", "use gpt2")
     for name, table in (("embedding", part.embedding.table), ("decoder.positions", part.decoder.positions)):
         yield f"{name}.weight", rng.normal(0, 0.02, (table.n_rows, table.width))

@@ -52,8 +52,9 @@ def weights(part: object) -> Weights:
     raise TypeError(f"no rule counts the weights of {type(part).__name__}")
 
 
-@weights.register
-def _(part: None) -> Weights:
+@weights.register(s.Sinusoid)
+@weights.register(type(None))
+def _(part: object) -> Weights:
     yield from ()
 
 
@@ -111,7 +112,7 @@ def _(part: s.Attention) -> Weights:
 
 
 @weights.register
-def _(part: s.GatedAttention) -> Weights:
+def _(part: mixers.GatedAttention) -> Weights:
     yield from weights(part.attention)
     yield from inside(part, "gate", kind="attention")
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plainformer.spec import Linear, Norm, Projection, Scores
+from plainformer.spec import Attention, Linear, Norm, Projection, Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedAttention:
+    """Each head's output times sigmoid of a projection of the input, before `out` (Qwen3-Next)."""
+
+    attention: Attention
+    gate: Linear
 
 
 @dataclass(frozen=True, kw_only=True)

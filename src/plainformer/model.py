@@ -1,15 +1,12 @@
 """The same transformer in PyTorch, fast. Same parts, same names; tests hold it to the reference.
 
-B batch, T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts,
-N tokens of all rows, R rows of positions: B, or 1 where all rows stand together.
+B batch, T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, V vocabulary, L latent, J d_value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import singledispatch
-from math import pi
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -17,222 +14,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from plainformer import experts as experts  # its rules join `build`
 from plainformer import mixers
 from plainformer import spec as s
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.initial import draws
-from plainformer.ledger import weights
-from plainformer.states import State
+from plainformer.kernels import ACTIVATIONS, attention, fused_attention, rotate
+from plainformer.kernels import cross_entropy as cross_entropy
+from plainformer.layers import add, apply_linear, own_linear
+from plainformer.layers import build as build
+from plainformer.states import Memory, State, Where
 from plainformer.tree import walk
 
-# What a pass knows
 
-
-@dataclass(frozen=True)
-class Where:
-    """What a part may ask beyond its input. Built once a pass; only attention opens it."""
-
-    positions_RT: Tensor
-    causal: bool
-    starts: tuple[int, ...] = (0,)  # each row's tokens before this pass
-    state: State | None = None
-    trace: dict[str, Tensor] | None = None  # asked for: attention weights and the stream, by place
-    made: dict[object, Tensor] = field(default_factory=dict)  # rotary tables and masks, once for all layers
-    n_pass: int = 0  # where layers are shared: which pass this is, from 1
-
-    @property
-    def together(self) -> bool:
-        return len(set(self.starts)) == 1
-
-    def at(self, place: str) -> str:
-        """The place's name in states and traces: shared layers have one for each pass."""
-        return f"{place}.pass.{self.n_pass}" if self.n_pass else place
-
-    def keep(self, place: str, tensor: Tensor) -> None:
-        if self.trace is not None:
-            self.trace[place] = tensor
-
-    def turns(self, rotary: s.Rotary, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """cos and sin of each pair's angle, (B, 1, T, n_dims / 2): made in float64, then rounded once."""
-        if (rotary, "cos") not in self.made:
-            angle = self.positions_RT[:, None, :, None] * frequencies(rotary).to(self.positions_RT.device)
-            self.made[rotary, "cos"], self.made[rotary, "sin"] = angle.cos().to(dtype), angle.sin().to(dtype)
-        return self.made[rotary, "cos"], self.made[rotary, "sin"]
-
-    def allowed(self, window: int | None, n_keys: int) -> Tensor:
-        """(B, 1, T, S), True where a query may see a key: no later one in a causal stack, none beyond the window."""
-        if (window, n_keys) not in self.made:
-            slots_S = torch.arange(n_keys, device=self.positions_RT.device)
-            ago = self.positions_RT[:, None, :, None] - slots_S
-            see = ago >= 0 if self.causal else torch.ones_like(ago, dtype=torch.bool)
-            self.made[window, n_keys] = see if window is None else see & (ago.abs() < window)
-        return self.made[window, n_keys]
-
-    def mask(self, window: int | None, n_keys: int) -> tuple[Tensor | None, bool]:
-        """(mask, is_causal) for the fused kernel: a plain triangle or nothing where that says it all."""
-        n_new = self.positions_RT.shape[1]
-        if self.together and (window is None or n_keys <= window):
-            if n_new == n_keys or not self.causal:
-                return None, self.causal
-            if n_new == 1:
-                return None, False  # the newest token sees all
-        return self.allowed(window, n_keys), False
-
-
-# Formulas on plain tensors
-
-
-def frequencies(rotary: s.Rotary) -> Tensor:
-    """Radians a position for each pair, (n_dims / 2,), float64. Su et al. 2021, section 3.4.2."""
-    turn = rotary.theta ** (-torch.arange(0, rotary.n_dims, 2, dtype=torch.float64) / rotary.n_dims)
-    if rotary.scaling is None:
-        return turn
-    settings = dict(rotary.scaling.settings)
-    if rotary.scaling.kind == "linear":
-        return turn / settings["factor"]
-    low, high = (
-        settings["low_freq_factor"],
-        settings["high_freq_factor"],
-    )  # llama3, the only other that `unready` lets by
-    share = (settings["original_max_position_embeddings"] * turn / (2 * pi) - low) / (high - low)
-    return turn * torch.lerp(torch.full_like(turn, 1 / settings["factor"]), torch.ones_like(turn), share.clamp(0, 1))
-
-
-def rotate(x_BHTK: Tensor, cos: Tensor, sin: Tensor, rotary: s.Rotary) -> Tensor:
-    """Turn each pair of the first n_dims; the rest stays as it is."""
-    n = rotary.n_dims
-    turned, rest = x_BHTK[..., :n], x_BHTK[..., n:]
-    a, b = (turned[..., 0::2], turned[..., 1::2]) if rotary.interleaved else turned.chunk(2, -1)
-    a, b = a * cos - b * sin, b * cos + a * sin
-    turned = torch.stack((a, b), -1).flatten(-2) if rotary.interleaved else torch.cat((a, b), -1)
-    return turned if n == x_BHTK.shape[-1] else torch.cat((turned, rest), -1)
-
-
-def attention(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """The plain twin of the fused kernel: (output, weights). A query that may see nothing gets weights 0, output 0."""
-    n_groups = q_BHTK.shape[-3] // k_BGSK.shape[-3]
-    k_BHSK, v_BHSK = (y.repeat_interleave(n_groups, -3) if n_groups > 1 else y for y in (k_BGSK, v_BGSK))
-    scores_BHTS = (q_BHTK @ k_BHSK.transpose(-1, -2) * scale).masked_fill(~allowed, -torch.inf)
-    weights_BHTS = scores_BHTS.softmax(-1).masked_fill(~allowed, 0)
-    return weights_BHTS @ v_BHSK, weights_BHTS
-
-
-def fused_attention(
-    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> Tensor:
-    """The same output without ever holding all weights. `causal` only where queries and keys are as many."""
-    grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
-    return F.scaled_dot_product_attention(
-        q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
-    )
-
-
-def relu_squared(x: Tensor) -> Tensor:
-    return F.relu(x).square()
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "relu_squared": relu_squared,
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "gelu_tanh": gelu_tanh,
-}
-
-
-def cross_entropy(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    """-ln p(target) in nats, (B, T); 0 where the target is -1. The loss is its sum over the number of real targets."""
-    nats = F.cross_entropy(logits_BTV.flatten(0, -2), targets_BT.flatten(), ignore_index=-1, reduction="none")
-    return nats.view(targets_BT.shape)
-
-
-# One module for each part
-
-
-@singledispatch
-def build(part: object) -> nn.Module:
-    """The module of a part, with empty weights named as in the ledger."""
-    raise refuse("part", type(part).__name__, "no rule builds this part yet", "it can be sized")
-
-
-def own_linear(module: nn.Module, part: s.Linear, *stacked: int) -> None:
-    """A linear's weights as the module's own."""
-    module.weight = nn.Parameter(torch.empty(*stacked, part.n_out, part.n_in))
-    if part.bias:
-        module.bias = nn.Parameter(torch.empty(*stacked, part.n_out))
-    if part.lora:
-        module.lora_a = nn.Parameter(torch.empty(*stacked, part.lora.rank, part.n_in))
-        module.lora_b = nn.Parameter(torch.empty(*stacked, part.n_out, part.lora.rank))
-
-
-def apply_linear(module: nn.Module, part: s.Linear, x: Tensor, weight: Tensor, expert: int | None = None) -> Tensor:
-    def own(name: str) -> Tensor:
-        tensor = cast(Tensor, getattr(module, name))
-        return tensor if expert is None else tensor[expert]
-
-    y = F.linear(x, weight, own("bias") if part.bias else None)
-    if part.lora:
-        y = y + F.linear(F.linear(x, own("lora_a")), own("lora_b")) * (part.lora.alpha / part.lora.rank)
-    return y
-
-
-@build.register(s.Linear)
-class Linear(nn.Module):
-    weight: Tensor
-
-    def __init__(self, part: s.Linear, *stacked: int) -> None:
-        super().__init__()
-        self.part = part
-        own_linear(self, part, *stacked)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return apply_linear(self, self.part, x, self.weight)
-
-
-@build.register(s.Norm)
-class Norm(nn.Module):
-    def __init__(self, part: s.Norm) -> None:
-        super().__init__()
-        self.part = part
-        self.weight = nn.Parameter(torch.empty(part.width)) if part.gain else None
-        self.bias = nn.Parameter(torch.empty(part.width)) if part.bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        gain = self.weight + 1 if self.part.plus_one and self.weight is not None else self.weight
-        if self.part.kind == "layer":
-            return F.layer_norm(x, (self.part.width,), gain, self.bias, self.part.eps)
-        y = F.rms_norm(x, (self.part.width,), gain, self.part.eps)
-        return y if self.bias is None else y + self.bias
-
-
-@build.register(s.NormedLinear)
-class NormedLinear(nn.Module):
-    weight: Tensor
-
-    def __init__(self, part: s.NormedLinear) -> None:
-        super().__init__()
-        self.part = part
-        own_linear(self, part.linear)
-        self.norm = Norm(part.norm)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = apply_linear(self, self.part.linear, x, self.weight)
-        return cast(Tensor, self.norm(y.unflatten(-1, (-1, self.part.norm.width)))).flatten(-2)
-
-
-@build.register(s.Table)
-class Table(nn.Module):
-    def __init__(self, part: s.Table) -> None:
-        super().__init__()
-        self.part = part
-        self.weight = nn.Parameter(torch.empty(part.n_rows, part.width))
-
-    def forward(self, rows: Tensor) -> Tensor:
-        return F.embedding(rows + self.part.offset if self.part.offset else rows, self.weight)
+def heads(x_BTN: Tensor, width: int) -> Tensor:
+    """(B, heads, T, width) from the heads side by side."""
+    return cast(Tensor, x_BTN.unflatten(-1, (-1, width))).transpose(1, 2)
 
 
 @build.register(s.Attention)
@@ -246,135 +43,102 @@ class Attention(nn.Module):
     def __init__(self, part: s.Attention) -> None:
         super().__init__()
         self.part = part
-        if part.scores.sinks:
-            self.sinks = nn.Parameter(torch.empty(part.n_heads))
+        self.sinks = nn.Parameter(torch.empty(part.n_heads)) if part.scores.sinks else None
         add(self, part, "q", "k", "v", "out")
 
+    def keys_and_values(self, x_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        return heads(self.k(x_BSD), self.part.d_head), heads(self.v(x_BSD), self.part.d_head)
+
     def forward(self, x_BTD: Tensor, where: Where) -> Tensor:
-        part = self.part
-        q_BHTK, k_BGTK, v_BGTK = (
-            cast(Tensor, projection(x_BTD)).unflatten(-1, (-1, part.d_head)).transpose(1, 2)
-            for projection in (self.q, self.k, self.v)
-        )
-        if part.scores.rotary:
-            cos, sin = where.turns(part.scores.rotary, q_BHTK.dtype)
-            q_BHTK, k_BGTK = (rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGTK))
-        k_BGSK, v_BGSK = (
-            where.state.append(where.at(self.place), k_BGTK, v_BGTK, where.positions_RT)
-            if where.state
-            else (k_BGTK, v_BGTK)
-        )
-        n_keys = k_BGSK.shape[2]
-        if where.trace is None:
-            out_BHTK = fused_attention(q_BHTK, k_BGSK, v_BGSK, *where.mask(part.window, n_keys), part.scores.scale)
+        part, place = self.part, where.at(self.place)
+        q_BHTK = heads(self.q(x_BTD), part.d_head)
+        if part.cross:
+            memory = cast(Memory, where.memory)
+            k_BGSK, v_BGSK = (
+                where.state.once(place, lambda: self.keys_and_values(memory.said_BSD))
+                if where.state
+                else self.keys_and_values(memory.said_BSD)
+            )
+            n_keys, bias = k_BGSK.shape[2], None
+            mask, causal = cast(Tensor | None, where.across()), False
         else:
-            allowed = where.allowed(part.window, n_keys)
-            out_BHTK, weights_BHTS = attention(q_BHTK, k_BGSK, v_BGSK, allowed, part.scores.scale)
-            where.keep(f"{where.at(self.place)}.weights", weights_BHTS)
+            k_BGSK, v_BGSK = self.keys_and_values(x_BTD)
+            if part.scores.rotary:
+                cos, sin = where.turns(part.scores.rotary, q_BHTK.dtype)
+                q_BHTK, k_BGSK = (rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGSK))
+            if where.state:
+                k_BGSK, v_BGSK = where.state.append(place, k_BGSK, v_BGSK, where.positions_RT)
+            n_keys = k_BGSK.shape[2]
+            bias = where.bias(n_keys, part.n_heads if part.scores.alibi else None, q_BHTK.dtype)
+            mask, causal = where.mask(part.window, n_keys, bias)
+        scores = part.scores
+        if where.trace is None and scores.softcap is None and self.sinks is None:
+            out_BHTK = fused_attention(q_BHTK, k_BGSK, v_BGSK, mask, causal, scores.scale)
+        else:
+            allowed = where.across() if part.cross else where.allowed(part.window, n_keys)
+            out_BHTK, weights_BHTS = attention(
+                q_BHTK, k_BGSK, v_BGSK, allowed, scores.scale, bias, scores.softcap, self.sinks
+            )
+            where.keep(f"{place}.weights", weights_BHTS)
         return cast(Tensor, self.out(out_BHTK.transpose(1, 2).flatten(-2)))
 
 
-@build.register(s.FeedForward)
-class FeedForward(nn.Module):
-    gate: nn.Module
-    up: nn.Module
-    down: nn.Module
-
-    def __init__(self, part: s.FeedForward) -> None:
-        super().__init__()
-        self.part = part
-        add(self, part, "gate", "up", "down")
-
-    def forward(self, x: Tensor, where: Where | None = None) -> Tensor:
-        act = ACTIVATIONS[self.part.activation]
-        up = self.up(x)
-        return cast(Tensor, self.down(act(self.gate(x)) * up if self.part.gate else act(up)))
-
-
-@build.register(s.Experts)
-class Experts(nn.Module):
+@build.register(mixers.LatentAttention)
+class LatentAttention(nn.Module):
     place = ""
+    q: nn.Module
+    kv_down: nn.Module
+    kv_norm: nn.Module
+    kv_up: nn.Module
+    out: nn.Module
 
-    def __init__(self, part: s.Experts) -> None:
+    def __init__(self, part: mixers.LatentAttention) -> None:
         super().__init__()
         self.part = part
-        self.router = build(part.router)
-        self.experts = nn.Module()
-        for name in ("gate", "up", "down"):
-            if linear := getattr(part.expert, name):
-                self.experts.add_module(name, Linear(linear, part.n_experts))
-        add(self, part, "shared", "shared_gate")
-
-    def expert(self, e: int, x_ND: Tensor) -> Tensor:
-        """What expert e says of these tokens."""
-        act = ACTIVATIONS[self.part.expert.activation]
-
-        def linear(name: str, x: Tensor) -> Tensor:
-            of_all = cast(Linear, getattr(self.experts, name))
-            return apply_linear(of_all, of_all.part, x, of_all.weight[e], e)
-
-        up = linear("up", x_ND)
-        return linear("down", act(linear("gate", x_ND)) * up if self.part.expert.gate else act(up))
+        add(self, part, "q", "kv_down", "kv_norm", "kv_up", "out")
 
     def forward(self, x_BTD: Tensor, where: Where) -> Tensor:
-        x_ND = x_BTD.flatten(0, -2)  # every token of every row: routing knows no rows
-        gates_NE, chosen_NE = self.router(x_ND)
-        where.keep(f"{where.at(self.place)}.gates", gates_NE)
-        out_ND = torch.zeros_like(x_ND)
-        for e in range(self.part.n_experts):
-            rows = chosen_NE[:, e].nonzero(as_tuple=True)[0]
-            if len(rows):  # an expert runs only on its tokens
-                out_ND = out_ND.index_add(0, rows, gates_NE[rows, e, None] * self.expert(e, x_ND[rows]))
-        return out_ND.view_as(x_BTD)
+        part, place, rotary = self.part, where.at(self.place), self.part.scores.rotary
+        q_BHTK, turned_q_BHTK = heads(self.q(x_BTD), part.d_nope + part.d_rope).split((part.d_nope, part.d_rope), -1)
+        down_BTL, turned_BTK = self.kv_down(x_BTD).split((part.kv_norm.width, part.d_rope), -1)
+        latent_B1SL, turned_B1SK = self.kv_norm(down_BTL)[:, None], turned_BTK[:, None]
+        if rotary:
+            cos, sin = where.turns(rotary, q_BHTK.dtype)
+            turned_q_BHTK, turned_B1SK = (rotate(y, cos, sin, rotary) for y in (turned_q_BHTK, turned_B1SK))
+        if where.state:
+            latent_B1SL, turned_B1SK = where.state.append(place, latent_B1SL, turned_B1SK, where.positions_RT)
+        few = where.state is not None and x_BTD.shape[1] < part.kv_norm.width
+        form = self.compressed if few and where.trace is None and not hasattr(self.kv_up, "bias") else self.expanded
+        out_BHTJ = form(q_BHTK, turned_q_BHTK, latent_B1SL, turned_B1SK, where, place)
+        return cast(Tensor, self.out(out_BHTJ.transpose(1, 2).flatten(-2)))
 
+    def expanded(
+        self, q_BHTK: Tensor, turned_q: Tensor, latent_B1SL: Tensor, turned_k: Tensor, where: Where, place: str
+    ) -> Tensor:
+        """Keys and values of every head made from the latents."""
+        part = self.part
+        k_BHSK, v_BHSJ = heads(self.kv_up(latent_B1SL[:, 0]), part.d_nope + part.d_value).split(
+            (part.d_nope, part.d_value), -1
+        )
+        q = torch.cat((q_BHTK, turned_q), -1)
+        k = torch.cat((k_BHSK, turned_k.expand(-1, part.n_heads, -1, -1)), -1)
+        if where.trace is None:
+            return fused_attention(q, k, v_BHSJ, *where.mask(None, k.shape[2], None), part.scores.scale)
+        out_BHTJ, weights_BHTS = attention(q, k, v_BHSJ, where.allowed(None, k.shape[2]), part.scores.scale)
+        where.keep(f"{place}.weights", weights_BHTS)
+        return out_BHTJ
 
-@build.register(s.ChosenSoftmaxRouter)
-class ChosenSoftmaxRouter(nn.Module):
-    def __init__(self, part: s.ChosenSoftmaxRouter) -> None:
-        super().__init__()
-        self.part = part
-        self.scores = Linear(part.scores)
-
-    def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
-        """Gates (T, E) and the choices (T, E) as booleans: a gate may underflow to 0, a choice may not."""
-        scores_TE = self.scores(x_TD)
-        best_TC = scores_TE.sort(dim=-1, descending=True, stable=True).indices[:, : self.part.n_chosen]
-        chosen_TE = torch.zeros_like(scores_TE, dtype=torch.bool).scatter(1, best_TC, True)
-        return scores_TE.masked_fill(~chosen_TE, -torch.inf).softmax(-1), chosen_TE
-
-
-def add(module: nn.Module, part: object, *names: str) -> None:
-    """The modules of the parts that stand in these fields, under the fields' names."""
-    for name in names:
-        if (inner := getattr(part, name)) is not None:
-            module.add_module(name, build(inner))
-
-
-def holds(*names: str) -> type[nn.Module]:
-    """A module for a part that has its weights in these fields and no rule that runs it yet."""
-
-    class Holds(nn.Module):
-        def __init__(self, part: object) -> None:
-            super().__init__()
-            for w in weights(part):
-                if w.buffer:
-                    self.register_buffer(w.name, torch.empty(w.shape))
-                elif "." not in w.name:
-                    self.register_parameter(w.name, nn.Parameter(torch.empty(w.shape)))
-            add(self, part, *names)
-
-    return Holds
-
-
-build.register(s.Bottleneck)(holds("down", "norm", "up"))
-build.register(mixers.LatentAttention)(holds("q", "kv_down", "kv_norm", "kv_up", "out"))
-build.register(s.SoftmaxRouter)(holds("scores"))
-build.register(s.SigmoidRouter)(holds("scores"))
-
-
-@build.register(s.RelativeBias)
-def _(part: s.RelativeBias) -> nn.Module:
-    return Table(s.Table(n_rows=part.n_buckets, width=part.n_heads))
+    def compressed(
+        self, q_BHTK: Tensor, turned_q: Tensor, latent_B1SL: Tensor, turned_k: Tensor, where: Where, place: str
+    ) -> Tensor:
+        """The same with each head's share of kv_up moved to the queries and the output: all heads read one latent."""
+        part = self.part
+        both_HNL = cast(Tensor, self.kv_up.weight).unflatten(0, (part.n_heads, -1))
+        to_k_HKL, to_v_HJL = both_HNL.split((part.d_nope, part.d_value), 1)
+        q = torch.cat((q_BHTK @ to_k_HKL, turned_q), -1)
+        k = torch.cat((latent_B1SL, turned_k), -1)
+        out_BHTL = attention(q, k, latent_B1SL, where.allowed(None, k.shape[2]), part.scores.scale)[0]
+        return out_BHTL @ cast(Tensor, to_v_HJL).transpose(1, 2)
 
 
 class Layer(nn.Module):
@@ -409,6 +173,7 @@ class Layer(nn.Module):
 class Stack(nn.Module):
     place = ""
     positions: nn.Module
+    relative: nn.Module
     norm_first: nn.Module
     norm_last: nn.Module
 
@@ -422,7 +187,9 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, where: Where) -> Tensor:
         part = self.part
         if part.positions:
-            x = x + self.positions(where.positions_RT)
+            x = x + self.positions(where.positions_RT, x.dtype)
+        if part.relative:
+            where = replace(where, relative=(cast(Tensor, self.relative.weight), part.relative))
         x = self.norm_first(x) if part.norm_first else x
         where.keep(f"{self.place}.stream.0", x)
         for n_done, i in enumerate(part.passes or range(len(self.layers)), start=1):
@@ -433,6 +200,8 @@ class Stack(nn.Module):
 
 @build.register(s.Tokens)
 class Tokens(nn.Module):
+    types: nn.Module
+    positions: nn.Module
     norm: nn.Module
     project: nn.Module
 
@@ -442,11 +211,17 @@ class Tokens(nn.Module):
         self.weight = nn.Parameter(torch.empty(part.table.n_rows, part.table.width))
         add(self, part, "types", "positions", "norm", "project")
 
-    def forward(self, tokens_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor, where: Where | None = None) -> Tensor:
+        part = self.part
         x_BTD = F.embedding(tokens_BT, self.weight)
-        x_BTD = x_BTD if self.part.scale == 1 else x_BTD * self.part.scale
-        x_BTD = self.norm(x_BTD) if self.part.norm else x_BTD
-        return cast(Tensor, self.project(x_BTD)) if self.part.project else x_BTD
+        x_BTD = x_BTD if part.scale == 1 else x_BTD * part.scale
+        if part.types:
+            first = where is None or where.types_BT is None
+            x_BTD = x_BTD + self.types(torch.zeros_like(tokens_BT) if first else cast(Where, where).types_BT)
+        if part.positions:
+            x_BTD = x_BTD + self.positions(cast(Where, where).positions_RT)
+        x_BTD = self.norm(x_BTD) if part.norm else x_BTD
+        return cast(Tensor, self.project(x_BTD)) if part.project else x_BTD
 
 
 @build.register(s.Head)
@@ -463,43 +238,44 @@ class Head(nn.Module):
             del self.weight  # the token table's, given at each call: there is no second parameter
         add(self, part, "transform", "norm")
 
-    def forward(self, x: Tensor, table_VD: Tensor) -> Tensor:
-        part = self.part
+    def forward(self, x: Tensor, table: Tensor, lengths: tuple[int, ...] | None = None) -> Tensor:
+        part, x = self.part, pooled(x, self.part.pool, lengths)
         x = self.transform(x) if part.transform else x
         x = ACTIVATIONS[part.activation](x) if part.activation else x
         x = self.norm(x) if part.norm else x
         x = x if part.scale == 1 else x * part.scale
-        logits = apply_linear(self, part.linear, x, table_VD if part.tied else self.weight)
+        logits = apply_linear(self, part.linear, x, table if part.tied else self.weight)
         return part.softcap * (logits / part.softcap).tanh() if part.softcap else logits
+
+
+def pooled(x: Tensor, pool: str, lengths: tuple[int, ...] | None) -> Tensor:
+    """The stream itself; or one position a row: its first, or the mean of those that are real."""
+    if pool == "no":
+        return x
+    if pool == "first":
+        return x[:, :1]
+    n_B11 = torch.tensor(lengths or (x.shape[1],), device=x.device)[:, None, None]
+    real_BT1 = torch.arange(x.shape[1], device=x.device)[None, :, None] < n_B11
+    return (x * real_BT1).sum(1, keepdim=True) / n_B11
 
 
 def unready(spec: s.Spec) -> Iterator[Fault]:
     """What the modules hold but no rule here runs yet: by the part's name."""
-    never = (s.Bottleneck, s.SoftmaxRouter, s.SigmoidRouter, s.RelativeBias, mixers.LatentAttention)
     for where, part in walk(spec):
-        asked = {
-            s.Attention: {"v": "shared keys and values", "cross": "cross-attention"},
-            s.Scores: {"softcap": "a soft cap", "sinks": "sinks", "alibi": "ALiBi"},
-            s.Experts: {"shared": "shared experts"},
-            s.Tokens: {"types": "token types", "positions": "positions in the table's width"},
-            s.Spec: {"encoder": "encoders"},
-        }.get(type(part), {})
-        for name, what in asked.items():
-            value = getattr(part, name)
-            if (value is None) if name == "v" else (value not in (None, False)):
-                yield Fault(f"{where}.{name}".lstrip("."), what, "no rule runs this yet", "it can be sized")
-        if isinstance(part, never):
-            yield Fault(where, type(part).__name__, "no rule runs this part yet", "it can be sized")
-        if isinstance(part, s.Scaling) and part.kind not in ("linear", "llama3"):
-            yield Fault(where, part.kind, "no rule runs this scaling yet", "it can be sized")
-        if isinstance(part, s.FeedForward) and part.activation not in ACTIVATIONS:
-            yield Fault(f"{where}.activation", part.activation, "no rule runs this yet", "it can be sized")
+        faults = {
+            "v": isinstance(part, s.Attention) and part.v is None,
+            "scaled": isinstance(part, s.SoftmaxRouter) and part.scaled,
+            "kind": isinstance(part, s.Scaling) and part.kind == "other",
+        }
+        for name in (name for name, bad in faults.items() if bad):
+            yield Fault(f"{where}.{name}".lstrip("."), getattr(part, name), "no rule runs this yet", "it can be sized")
 
 
 class Transformer(nn.Module):
     """A whole model. `initial` names the recipe of its first weights; None leaves them empty, to be loaded."""
 
     embedding: Tokens
+    encoder: Stack
     decoder: Stack
     head: Head
 
@@ -511,7 +287,7 @@ class Transformer(nn.Module):
             raise refuse("towers", len(spec.towers), "no rule builds towers yet", "they can be sized")
         add(self, spec, "head")
         for name, module in self.named_modules():
-            if isinstance(module, (Attention, Experts, Stack)):
+            if hasattr(type(module), "place"):
                 module.place = name
         self.unready = tuple(unready(spec))
         if initial is not None and self.device.type != "meta":
@@ -531,30 +307,36 @@ class Transformer(nn.Module):
             mine[name].copy_(torch.from_numpy(array))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The weights by name, float64, as the reference takes them."""
-        return {name: p.detach().double().cpu().numpy() for name, p in self.named_parameters()}
+        """The weights and buffers by name, float64, as the reference takes them."""
+        held = (*self.named_parameters(), *self.named_buffers())
+        return {name: tensor.detach().double().cpu().numpy() for name, tensor in held}
 
-    def where(self, tokens_BT: Tensor, state: State | None, trace: dict[str, Tensor] | None) -> Where:
-        """What the parts may ask in this pass; refuses tokens that cannot be."""
+    def check(self, tokens_BT: Tensor, starts: tuple[int, ...], room: int) -> None:
+        """Refuse tokens that cannot be: none, too many, outside the vocabulary (seen on the CPU alone)."""
         n_rows, n_new = tokens_BT.shape
-        starts = tuple(state.lengths) if state else (0,) * n_rows
+        if self.unready:
+            raise PlainformerError(self.unready)
         if not n_rows or not n_new:
             raise refuse("tokens", tuple(tokens_BT.shape), "must be rows of at least one token")
-        room = min(self.spec.max_seq_len, state.capacity if state else self.spec.max_seq_len)
         if max(starts) + n_new > room:
             raise refuse("tokens", max(starts) + n_new, f"more positions than there are ({room})")
-        if state and not self.spec.main.causal:
-            raise refuse("state", "a stack that is not causal", "each token would change what was said before")
-        if state and len(starts) != n_rows:
+        if len(starts) != n_rows:
             raise refuse("tokens", n_rows, f"the state has {len(starts)} rows")
         if tokens_BT.device.type == "cpu" and not torch.compiler.is_compiling():
             low, high = (int(end) for end in tokens_BT.aminmax())
             if low < 0 or high >= self.spec.vocab_size:
                 bad = low if low < 0 else high
                 raise refuse("tokens", bad, f"outside the vocabulary (0 to {self.spec.vocab_size - 1})")
-        first = torch.tensor(starts[:1] if len(set(starts)) == 1 else starts, device=tokens_BT.device)
-        positions_RT = first[:, None] + torch.arange(n_new, device=tokens_BT.device)
-        return Where(positions_RT, self.spec.main.causal, starts, state, trace)
+
+    def encode(
+        self, source_BS: Tensor, n_source: list[int] | None = None, trace: dict[str, Tensor] | None = None
+    ) -> Memory:
+        """What an encoder-decoder's encoder says of its text; `n_source`: how many tokens of each row are real."""
+        self.check(source_BS, (0,) * len(source_BS), self.spec.max_seq_len)
+        lengths = tuple(n_source) if n_source else None
+        positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
+        where = Where(positions_1S, causal=False, lengths=lengths, trace=trace)
+        return Memory(self.encoder(self.embedding(source_BS, where), where), lengths)
 
     def hidden(
         self,
@@ -562,26 +344,55 @@ class Transformer(nn.Module):
         state: State | None = None,
         trace: dict[str, Tensor] | None = None,
         n_new: list[int] | None = None,
+        memory: Memory | None = None,
+        types_BT: Tensor | None = None,
+        routed: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
-        """The stream (B, T, D) after the last norm. With a state, each row goes on from what it has read; rows that
-        are shorter than T are filled up at their end, and `n_new` says how many tokens of each are real."""
-        if self.unready:
-            raise PlainformerError(self.unready)
-        where = self.where(tokens_BT, state, trace)
-        x_BTD = cast(Tensor, self.decoder(self.embedding(tokens_BT), where))
+        """The stream (B, T, D) after the last norm.
+
+        state: each row goes on from what it has read. n_new: rows that are shorter than T are filled up at their end,
+        and this many tokens of each are real. memory: what `encode` gave (kept in a state from its first pass on).
+        routed: filled with every router's scores and choices.
+        """
+        spec = self.spec
+        starts = tuple(state.lengths) if state else (0,) * len(tokens_BT)
+        self.check(tokens_BT, starts, min(spec.max_seq_len, state.capacity if state else spec.max_seq_len))
+        if state and not spec.main.causal:
+            raise refuse("state", "a stack that is not causal", "each token would change what was said before")
         if state:
-            state.lengths = [
-                a + b for a, b in zip(where.starts, n_new or [tokens_BT.shape[1]] * len(where.starts), strict=True)
-            ]
+            memory = state.memory = memory or state.memory
+        if (spec.encoder is not None and spec.decoder is not None) != (memory is not None):
+            raise refuse("memory", memory, "is what an encoder-decoder's `encode` gives, and no other model's")
+        first = torch.tensor(starts[:1] if len(set(starts)) == 1 else starts, device=tokens_BT.device)
+        positions_RT = first[:, None] + torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        lengths = tuple(n_new) if n_new else None
+        where = Where(
+            positions_RT, spec.main.causal, starts, lengths, types_BT, memory, state=state, trace=trace, routed=routed
+        )
+        stack = self.decoder if spec.decoder else self.encoder
+        x_BTD = cast(Tensor, stack(self.embedding(tokens_BT, where), where))
+        if state:
+            n_read = n_new or [tokens_BT.shape[1]] * len(starts)
+            state.lengths = [a + b for a, b in zip(starts, n_read, strict=True)]
         return x_BTD
 
-    def logits(self, x_BTD: Tensor) -> Tensor:
+    def logits(self, x_BTD: Tensor, n_new: list[int] | None = None) -> Tensor:
         """Scores (B, T, V) from the stream; the stream itself where the spec has no head."""
-        return cast(Tensor, self.head(x_BTD, self.embedding.weight)) if self.spec.head else x_BTD
+        lengths = tuple(n_new) if n_new else None
+        return cast(Tensor, self.head(x_BTD, self.embedding.weight, lengths)) if self.spec.head else x_BTD
 
-    def forward(self, tokens_BT: Tensor, state: State | None = None, trace: dict[str, Tensor] | None = None) -> Tensor:
-        """Logits (B, T, V): row i scores every token as the one after tokens i. Refuses what cannot be (ValueError)."""
-        return self.logits(self.hidden(tokens_BT, state, trace))
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        state: State | None = None,
+        trace: dict[str, Tensor] | None = None,
+        n_new: list[int] | None = None,
+        memory: Memory | None = None,
+        types_BT: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (B, T, V): in a decoder row i scores every token as the one after tokens i, in an encoder as its own.
+        Refuses what cannot be (PlainformerError, a ValueError). Arguments as in `hidden`."""
+        return self.logits(self.hidden(tokens_BT, state, trace, n_new, memory, types_BT), n_new)
 
 
 @build.register(s.Spec)

@@ -1,6 +1,6 @@
-"""The definition of a transformer: NumPy, float64, each formula once. One row of tokens at a time.
+"""The definition of a transformer: NumPy, float64, one rule for each part. One row of tokens at a time.
 
-T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts.
+T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts, L latent.
 It takes a spec and arrays named as in the ledger, and decides from the part, never from which names are there.
 """
 
@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
-from math import erf, isfinite, pi
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from plainformer import formulas as f
+from plainformer import mixers
 from plainformer import spec as s
 from plainformer.faults import PlainformerError, refuse
+from plainformer.formulas import Array
 from plainformer.ledger import Ledger
-
-Array = NDArray[Any]
 
 
 class Weights:
@@ -38,13 +37,13 @@ class Weights:
 
 @dataclass
 class State:
-    """The keys and values of the tokens read so far, by the attention's place: keys (G, S, K), already turned."""
+    """What was read so far, by the attention's place: keys (G, S, K), already turned, and values; or latents."""
 
     kept: dict[str, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
     def n_tokens(self) -> int:
-        return max((keys.shape[1] for keys, _ in self.kept.values()), default=0)
+        return max((first.shape[1] for first, _ in self.kept.values()), default=0)
 
     def append(self, place: str, k_GTK: Array, v_GTK: Array) -> tuple[Array, Array]:
         """All keys and values, the new ones last."""
@@ -64,6 +63,10 @@ class Where:
 
     positions_T: Array
     causal: bool = True
+    types_T: Array | None = None  # which of two sentences each token is of; None: the first
+    memory_SD: Array | None = None  # what the encoder said
+    relative: Array | None = None  # the stack's table of bias by bucket, and how it was made
+    buckets: s.RelativeBias | None = None
     state: State | None = None  # generation: what came before
     trace: dict[str, Array] | None = None  # asked for: attention weights and the stream, by place
     n_pass: int = 0  # where layers are shared: which pass this is, from 1
@@ -75,141 +78,31 @@ class Where:
         if self.trace is not None:
             self.trace[place] = array
 
+    def ago(self, n_keys: int) -> Array:
+        """(T, S): how many positions back each key is."""
+        return np.asarray(self.positions_T[:, None] - np.arange(n_keys))
+
+    def allowed(self, window: int | None, n_keys: int) -> Array:
+        """(T, S), True where a query may see a key: no later one in a causal stack, none beyond the window."""
+        ago_TS = self.ago(n_keys)
+        see_TS = ago_TS >= 0 if self.causal else np.ones_like(ago_TS, bool)
+        return see_TS if window is None else see_TS & (np.abs(ago_TS) < window)
+
+    def bias(self, n_keys: int, alibi_heads: int | None) -> Array | float:
+        """What positions add to scores, (H, T, S): ALiBi's slopes or the stack's relative bias; 0 without."""
+        if alibi_heads:
+            return -f.alibi_slopes(alibi_heads)[:, None, None] * self.ago(n_keys)
+        if self.relative is None or self.buckets is None:
+            return 0.0
+        buckets, far = self.buckets.n_buckets, self.buckets.max_distance
+        return self.relative[f.relative_buckets(self.ago(n_keys), buckets, far, self.causal)].transpose(2, 0, 1)
+
 
 def only(part: object, **ready: object) -> None:
     """Refuse a part whose fields ask for more than its rule does: it can be sized, not run."""
     for name, value in ready.items():
-        if getattr(part, name) != value:
-            raise refuse(
-                f"{type(part).__name__}.{name}", getattr(part, name), "no rule runs this yet", "it can be sized"
-            )
-
-
-# Formulas on plain arrays
-
-
-def softmax(x: ArrayLike, allowed: Array | None = None) -> Array:
-    """exp(x) / sum exp(x) along the last axis, over the allowed alone; a row with nothing allowed is all 0."""
-    x = np.asarray(x, np.float64)
-    x = x if allowed is None else np.where(allowed, x, -np.inf)
-    top = x.max(-1, keepdims=True)
-    e = np.exp(x - np.where(np.isfinite(top), top, 0))
-    return np.asarray(e / np.maximum(e.sum(-1, keepdims=True), np.finfo(np.float64).tiny))
-
-
-def log_softmax(x: ArrayLike) -> Array:
-    x = np.asarray(x, np.float64)
-    x = x - x.max(-1, keepdims=True)
-    return np.asarray(x - np.log(np.exp(x).sum(-1, keepdims=True)))
-
-
-def layer_norm(x: ArrayLike, gain: ArrayLike = 1.0, bias: ArrayLike = 0.0, eps: float = 1e-5) -> Array:
-    """(x - mean) / sqrt(variance + eps) * gain + bias along the last axis (Ba et al. 2016)."""
-    x = np.asarray(x, np.float64)
-    centred = x - x.mean(-1, keepdims=True)
-    return rms_norm(centred, gain, eps) + bias
-
-
-def rms_norm(x: ArrayLike, gain: ArrayLike = 1.0, eps: float = 1e-5) -> Array:
-    """x / sqrt(mean x^2 + eps) * gain along the last axis (Zhang and Sennrich 2019)."""
-    x = np.asarray(x, np.float64)
-    return np.asarray(x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gain)
-
-
-def relu(x: Array) -> Array:
-    return np.maximum(x, 0.0)
-
-
-def relu_squared(x: Array) -> Array:
-    """So et al. 2021 (Primer)."""
-    return relu(x) ** 2
-
-
-def silu(x: Array) -> Array:
-    """x * sigmoid(x)."""
-    return np.asarray(x * 0.5 * (1 + np.tanh(x / 2)))
-
-
-def gelu(x: ArrayLike) -> Array:
-    """x * Phi(x), Phi the standard normal distribution function (Hendrycks and Gimpel 2016)."""
-    x = np.asarray(x, np.float64)
-    return np.asarray(x * (1 + np.vectorize(erf, otypes=[np.float64])(x / np.sqrt(2))) / 2)
-
-
-def gelu_tanh(x: ArrayLike) -> Array:
-    """The tanh approximation of the same paper, as in GPT-2's code."""
-    x = np.asarray(x, np.float64)
-    return np.asarray(x * (1 + np.tanh(np.sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2)
-
-
-ACTIVATIONS = {"relu": relu, "relu_squared": relu_squared, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
-
-
-def scaled_scores(q_HTK: Array, k_HSK: Array, scale: float) -> Array:
-    """scale * q.k for each query and key: (heads, T, S) from (heads, T, K) and (heads, S, K)."""
-    return np.asarray(q_HTK @ k_HSK.swapaxes(-1, -2) * scale)
-
-
-def attention(q_HTK: Array, k_HSK: Array, v_HSK: Array, allowed_TS: Array, scale: float) -> tuple[Array, Array]:
-    """(softmax(scale * q k^T) v, the weights). True in `allowed_TS`: this query may see this key.
-
-    A query that may see nothing gets weights 0 and output 0. Vaswani et al. 2017, section 3.2.1.
-    """
-    weights_HTS = softmax(scaled_scores(q_HTK, k_HSK, scale), allowed_TS)
-    return weights_HTS @ v_HSK, weights_HTS
-
-
-def frequencies(rotary: s.Rotary) -> Array:
-    """Radians a position for each pair, (n_dims / 2,). Su et al. 2021, section 3.4.2; scaled as in Llama 3.1's code."""
-    turn = rotary.theta ** (-np.arange(0, rotary.n_dims, 2) / rotary.n_dims)
-    if rotary.scaling is None:
-        return turn
-    known, settings = rotary.scaling.kind, dict(rotary.scaling.settings)
-    if known == "linear":
-        return turn / settings["factor"]
-    if known == "llama3":
-        wavelength = 2 * pi / turn
-        low, high = settings["low_freq_factor"], settings["high_freq_factor"]
-        share = (settings["original_max_position_embeddings"] / wavelength - low) / (high - low)
-        share = np.clip(share, 0, 1)  # 0: long waves, slowed by the factor; 1: short waves, left alone
-        return (1 - share) * turn / settings["factor"] + share * turn
-    raise refuse("Rotary.scaling", known, "no rule runs this scaling yet", "it can be sized")
-
-
-def rotate(x_GTK: Array, positions_T: Array, rotary: s.Rotary) -> Array:
-    """Turn each pair of the first n_dims by position * frequency; the rest stays as it is."""
-    n = rotary.n_dims
-    angle = positions_T[:, None] * frequencies(rotary)
-    cos, sin = np.cos(angle), np.sin(angle)
-    turned = np.array(x_GTK, np.float64)
-    pair = (slice(0, n, 2), slice(1, n, 2)) if rotary.interleaved else (slice(0, n // 2), slice(n // 2, n))
-    a, b = (x_GTK[..., one] for one in pair)
-    turned[..., pair[0]] = a * cos - b * sin
-    turned[..., pair[1]] = b * cos + a * sin
-    return turned
-
-
-def top_k_gates(scores_TE: ArrayLike, n_chosen: int) -> Array:
-    """Gates (T, E): softmax over each token's best n_chosen scores, else 0; of equal scores the lower expert's wins."""
-    scores_TE = np.asarray(scores_TE, np.float64)
-    chosen = np.argsort(-scores_TE, -1, kind="stable")[:, :n_chosen]
-    gates_TE = np.zeros_like(scores_TE)
-    np.put_along_axis(gates_TE, chosen, softmax(np.take_along_axis(scores_TE, chosen, -1)), -1)
-    return gates_TE
-
-
-def allowed(part: s.Attention, where: Where, n_keys: int) -> Array:
-    """(T, S), True where a query may see a key: no later one in a causal stack, none beyond the window."""
-    ago_TS = where.positions_T[:, None] - np.arange(n_keys)
-    see_TS = np.ones_like(ago_TS, bool)
-    if where.causal:
-        see_TS &= ago_TS >= 0
-    if part.window is not None:
-        see_TS &= np.abs(ago_TS) < part.window
-    return see_TS
-
-
-# One rule for each part
+        if (asked := getattr(part, name)) != value:
+            raise refuse(f"{type(part).__name__}.{name}", asked, "no rule runs this yet", "it can be sized")
 
 
 @singledispatch
@@ -240,7 +133,7 @@ def _(part: s.Linear, w: Weights, x: Array, where: Where) -> Array:
 @run.register
 def _(part: s.Norm, w: Weights, x: Array, where: Where) -> Array:
     gain: ArrayLike = w["weight"] + part.plus_one if part.gain else 1.0
-    y = layer_norm(x, gain, 0.0, part.eps) if part.kind == "layer" else rms_norm(x, gain, part.eps)
+    y = f.layer_norm(x, gain, 0.0, part.eps) if part.kind == "layer" else f.rms_norm(x, gain, part.eps)
     return y + w["bias"] if part.bias else y
 
 
@@ -251,47 +144,138 @@ def _(part: s.NormedLinear, w: Weights, x: Array, where: Where) -> Array:
 
 
 @run.register
+def _(part: s.Bottleneck, w: Weights, x: Array, where: Where) -> Array:
+    narrow = run(part.norm, w.at("norm"), run(part.down, w.at("down"), x, where), where)
+    return run(part.up, w.at("up"), narrow, where)
+
+
+def heads(x_TN: Array, width: int) -> Array:
+    """(heads, T, width) from the heads side by side."""
+    return x_TN.reshape(len(x_TN), -1, width).swapaxes(0, 1)
+
+
+def together(x_HTK: Array) -> Array:
+    """The heads side by side again."""
+    return x_HTK.swapaxes(0, 1).reshape(x_HTK.shape[1], -1)
+
+
+@run.register
 def _(part: s.Attention, w: Weights, x_TD: Array, where: Where) -> Array:
-    only(part, cross=False)
-    only(part.scores, softcap=None, sinks=False, alibi=False)
     if part.v is None:
         raise refuse("Attention.v", None, "no rule runs shared keys and values yet", "it can be sized")
-    q_HTK, k_GTK, v_GTK = (
-        run(projection, w.at(name), x_TD, where).reshape(len(x_TD), -1, part.d_head).swapaxes(0, 1)
-        for name, projection in (("q", part.q), ("k", part.k), ("v", part.v))
+    source = where.memory_SD if part.cross else x_TD
+    if source is None:
+        raise refuse("Where.memory_SD", None, "cross-attention reads what an encoder said")
+    q_HTK = heads(run(part.q, w.at("q"), x_TD, where), part.d_head)
+    k_GSK, v_GSK = (
+        heads(run(projection, w.at(name), source, where), part.d_head)
+        for name, projection in (("k", part.k), ("v", part.v))
     )
-    if part.scores.rotary:
-        q_HTK, k_GTK = (rotate(y, where.positions_T, part.scores.rotary) for y in (q_HTK, k_GTK))
-    k_GSK, v_GSK = where.state.append(where.at(w.place), k_GTK, v_GTK) if where.state else (k_GTK, v_GTK)
+    allowed_TS = np.ones((len(x_TD), len(source)), bool)  # a cross-attention sees all, in no order
+    bias_HTS: Array | float = 0.0
+    if not part.cross:
+        if part.scores.rotary:
+            q_HTK, k_GSK = (f.rotate(y, where.positions_T, part.scores.rotary) for y in (q_HTK, k_GSK))
+        if where.state:
+            k_GSK, v_GSK = where.state.append(where.at(w.place), k_GSK, v_GSK)
+        allowed_TS = where.allowed(part.window, k_GSK.shape[1])
+        bias_HTS = where.bias(k_GSK.shape[1], part.n_heads if part.scores.alibi else None)
     k_HSK, v_HSK = (y.repeat(part.n_heads // part.n_kv_heads, 0) for y in (k_GSK, v_GSK))
-    out_HTK, weights_HTS = attention(q_HTK, k_HSK, v_HSK, allowed(part, where, k_HSK.shape[1]), part.scores.scale)
+    sinks_H = w["sinks"] if part.scores.sinks else None
+    out_HTK, weights_HTS = f.attention(
+        q_HTK, k_HSK, v_HSK, allowed_TS, part.scores.scale, bias_HTS, part.scores.softcap, sinks_H
+    )
     where.keep(f"{where.at(w.place)}.weights", weights_HTS)
-    return run(part.out, w.at("out"), out_HTK.swapaxes(0, 1).reshape(len(x_TD), -1), where)
+    return run(part.out, w.at("out"), together(out_HTK), where)
+
+
+@run.register
+def _(part: mixers.LatentAttention, w: Weights, x_TD: Array, where: Where) -> Array:
+    """The expanded form: keys and values are made from the latents, then attention is as everywhere."""
+    only(part.scores, softcap=None, sinks=False, alibi=False)
+    rotary, n_latent = part.scores.rotary, part.kv_norm.width
+    q_HTK = heads(run(part.q, w.at("q"), x_TD, where), part.d_nope + part.d_rope)
+    down_TN = run(part.kv_down, w.at("kv_down"), x_TD, where)
+    latent_1TL = run(part.kv_norm, w.at("kv_norm"), down_TN[None, :, :n_latent], where)
+    turned_1TK, q_turned_HTK = down_TN[None, :, n_latent:], q_HTK[..., part.d_nope :]
+    if rotary:
+        turned_1TK, q_turned_HTK = (f.rotate(y, where.positions_T, rotary) for y in (turned_1TK, q_turned_HTK))
+    latent_1SL, turned_1SK = (
+        where.state.append(where.at(w.place), latent_1TL, turned_1TK) if where.state else (latent_1TL, turned_1TK)
+    )
+    both_HSK = heads(run(part.kv_up, w.at("kv_up"), latent_1SL[0], where), part.d_nope + part.d_value)
+    k_HSK = np.concatenate((both_HSK[..., : part.d_nope], turned_1SK.repeat(part.n_heads, 0)), -1)
+    q_HTK = np.concatenate((q_HTK[..., : part.d_nope], q_turned_HTK), -1)
+    allowed_TS = where.allowed(None, k_HSK.shape[1])
+    out_HTK, weights_HTS = f.attention(q_HTK, k_HSK, both_HSK[..., part.d_nope :], allowed_TS, part.scores.scale)
+    where.keep(f"{where.at(w.place)}.weights", weights_HTS)
+    return run(part.out, w.at("out"), together(out_HTK), where)
 
 
 @run.register
 def _(part: s.FeedForward, w: Weights, x: Array, where: Where) -> Array:
-    if part.activation not in ACTIVATIONS:
-        raise refuse("FeedForward.activation", part.activation, "no rule runs this yet", "it can be sized")
-    act, up = ACTIVATIONS[part.activation], run(part.up, w.at("up"), x, where)
-    hidden = act(run(part.gate, w.at("gate"), x, where)) * up if part.gate else act(up)
+    up = run(part.up, w.at("up"), x, where)
+    gate = run(part.gate, w.at("gate"), x, where) if part.gate else None
+    if part.activation == "swiglu_clamped" and gate is not None:
+        hidden = f.swiglu_clamped(gate, up)
+    else:
+        act = f.ACTIVATIONS[part.activation]
+        hidden = act(up) if gate is None else act(gate) * up
     return run(part.down, w.at("down"), hidden, where)
+
+
+def keep_chosen(w: Weights, where: Where, scores_TE: Array, chosen_TE: Array) -> None:
+    """A router's scores and choices, if asked for: loads and balance are counted by choices, not by gates."""
+    where.keep(f"{where.at(w.place)}.scores", scores_TE)
+    where.keep(f"{where.at(w.place)}.chosen", chosen_TE)
 
 
 @run.register
 def _(part: s.ChosenSoftmaxRouter, w: Weights, x_TD: Array, where: Where) -> Array:
-    return top_k_gates(run(part.scores, w.at("scores"), x_TD, where), part.n_chosen)
+    scores_TE = run(part.scores, w.at("scores"), x_TD, where)
+    chosen_TE = f.choose(scores_TE, part.n_chosen)
+    keep_chosen(w, where, scores_TE, chosen_TE)
+    return f.softmax(scores_TE, chosen_TE)
+
+
+@run.register
+def _(part: s.SoftmaxRouter, w: Weights, x_TD: Array, where: Where) -> Array:
+    only(part, scaled=False)
+    scores_TE = run(part.scores, w.at("scores"), x_TD, where)
+    chosen_TE = f.choose(scores_TE, part.n_chosen)
+    keep_chosen(w, where, scores_TE, chosen_TE)
+    gates_TE = f.softmax(scores_TE) * chosen_TE
+    return gates_TE / gates_TE.sum(-1, keepdims=True) if part.normalised else gates_TE
+
+
+@run.register
+def _(part: s.SigmoidRouter, w: Weights, x_TD: Array, where: Where) -> Array:
+    """DeepSeek-V3, section 2.1.2: a group is worth its two best corrected scores; gates are the scores uncorrected."""
+    scores_TE = run(part.scores, w.at("scores"), x_TD, where)
+    p_TE = f.sigmoid(scores_TE)
+    corrected_TE = p_TE + w["correction"]
+    each = corrected_TE.reshape(len(x_TD), part.n_groups, -1)
+    best = f.choose(np.sort(each, -1)[..., -2:].sum(-1), part.n_chosen_groups)
+    open_TE = best.repeat(each.shape[-1], 1)
+    chosen_TE = f.choose(np.where(open_TE, corrected_TE, -np.inf), part.n_chosen)
+    keep_chosen(w, where, scores_TE, chosen_TE)
+    gates_TE = p_TE * chosen_TE
+    gates_TE = gates_TE / (gates_TE.sum(-1, keepdims=True) + 1e-20) if part.normalised else gates_TE
+    return gates_TE * part.factor
 
 
 @run.register
 def _(part: s.Experts, w: Weights, x_TD: Array, where: Where) -> Array:
-    only(part, shared=None, shared_gate=None)
     gates_TE = run(part.router, w.at("router"), x_TD, where)
     where.keep(f"{where.at(w.place)}.gates", gates_TE)
     out_TD = np.zeros_like(x_TD)
     for e in range(part.n_experts):
-        meets = gates_TE[:, e] > 0  # an expert runs only on its tokens
+        meets = gates_TE[:, e] > 0  # an expert runs only on its tokens; a gate that underflows adds nothing
         out_TD[meets] += gates_TE[meets, e, None] * run(part.expert, w.at("experts", expert=e), x_TD[meets], where)
+    if part.shared:
+        said_TD = run(part.shared, w.at("shared"), x_TD, where)
+        gate_T1 = f.sigmoid(run(part.shared_gate, w.at("shared_gate"), x_TD, where)) if part.shared_gate else 1.0
+        out_TD = out_TD + gate_T1 * said_TD
     return out_TD
 
 
@@ -308,10 +292,21 @@ def _(part: s.Residual, w: Weights, x: Array, where: Where) -> Array:
 
 
 @run.register
+def _(part: s.Table, w: Weights, rows: Array, where: Where) -> Array:
+    return np.asarray(w["weight"][rows + part.offset])
+
+
+@run.register
+def _(part: s.Sinusoid, w: Weights, rows: Array, where: Where) -> Array:
+    return f.sinusoids(rows, part.width)
+
+
+@run.register
 def _(part: s.Stack, w: Weights, x: Array, where: Where) -> Array:
-    only(part, relative=None)
     if part.positions:
-        x = x + w.at("positions")["weight"][where.positions_T + part.positions.offset]
+        x = x + run(part.positions, w.at("positions"), where.positions_T, where)
+    if part.relative:
+        where = replace(where, relative=w.at("relative")["weight"], buckets=part.relative)
     x = run(part.norm_first, w.at("norm_first"), x, where)
     where.keep(f"{w.place}.stream.0", x)
     for n_done, i in enumerate(part.passes or range(len(part.layers)), start=1):
@@ -323,23 +318,28 @@ def _(part: s.Stack, w: Weights, x: Array, where: Where) -> Array:
 
 @run.register
 def _(part: s.Tokens, w: Weights, tokens_T: Array, where: Where) -> Array:
-    only(part, types=None, positions=None)
-    x_TD = w["weight"][tokens_T] * part.scale
+    x_TD = run(part.table, w, tokens_T, where) * part.scale
+    if part.types:
+        types_T = np.zeros_like(tokens_T) if where.types_T is None else where.types_T
+        x_TD = x_TD + run(part.types, w.at("types"), types_T, where)
+    if part.positions:
+        x_TD = x_TD + run(part.positions, w.at("positions"), where.positions_T, where)
     x_TD = run(part.norm, w.at("norm"), x_TD, where)
     return run(part.project, w.at("project"), x_TD, where)
 
 
 @run.register
 def _(part: s.Head, w: Weights, x: Array, where: Where) -> Array:
+    x = {"no": x, "first": x[..., :1, :], "mean": x.mean(-2, keepdims=True)}[part.pool]
     x = run(part.transform, w.at("transform"), x, where)
-    x = ACTIVATIONS[part.activation](x) if part.activation else x
+    x = f.ACTIVATIONS[part.activation](x) if part.activation else x
     x = run(part.norm, w.at("norm"), x, where) * part.scale
     weight = w.arrays["embedding.weight"] if part.tied else w["weight"]
-    logits = linear(part.linear, weight, w, x)
-    return part.softcap * np.tanh(logits / part.softcap) if part.softcap else logits
+    scores = linear(part.linear, weight, w, x)
+    return part.softcap * np.tanh(scores / part.softcap) if part.softcap else scores
 
 
-# A whole decoder
+# A whole model
 
 
 def check_tokens(spec: s.Spec, tokens_T: ArrayLike, n_before: int = 0) -> Array:
@@ -360,17 +360,29 @@ def hidden(
     tokens_T: ArrayLike,
     state: State | None = None,
     trace: dict[str, Array] | None = None,
+    source_T: ArrayLike | None = None,
+    types_T: ArrayLike | None = None,
 ) -> Array:
-    """The stream (T, D) after the last norm. With a state, the tokens go on from those it has read."""
-    if spec.decoder is None or spec.encoder is not None:
-        raise refuse("Spec", "encoder", "no rule runs encoders yet", "it can be sized")
-    only(spec, towers=())
-    if state and not spec.decoder.causal:
+    """The stream (T, D) after the last norm. With a state, the tokens go on from those it has read.
+
+    `source_T`: the text that an encoder-decoder's encoder reads; `types_T`: which of two sentences each token is of.
+    """
+    if spec.towers:
+        raise refuse("Spec.towers", len(spec.towers), "no rule runs towers yet", "it can be sized")
+    if state and not spec.main.causal:
         raise refuse("state", "a stack that is not causal", "each token would change what was said before")
-    n_before = state.n_tokens if state else 0
-    tokens_T = check_tokens(spec, tokens_T, n_before)
-    w, where = Weights(arrays), Where(n_before + np.arange(len(tokens_T)), spec.decoder.causal, state, trace)
-    return run(spec.decoder, w.at("decoder"), run(spec.embedding, w.at("embedding"), tokens_T, where), where)
+    if (spec.encoder is not None and spec.decoder is not None) != (source_T is not None):
+        raise refuse("source", source_T, "is what the encoder of an encoder-decoder reads, and no other")
+    n_before, w = state.n_tokens if state else 0, Weights(arrays)
+    tokens_T, memory_SD = check_tokens(spec, tokens_T, n_before), None
+    if source_T is not None:
+        source_T = check_tokens(spec, source_T)
+        there = Where(np.arange(len(source_T)), causal=False, trace=trace)
+        memory_SD = run(spec.encoder, w.at("encoder"), run(spec.embedding, w.at("embedding"), source_T, there), there)
+    types_T = None if types_T is None else np.asarray(types_T)
+    here = Where(n_before + np.arange(len(tokens_T)), spec.main.causal, types_T, memory_SD, state=state, trace=trace)
+    x_TD = run(spec.embedding, w.at("embedding"), tokens_T, here)
+    return run(spec.main, w.at("decoder" if spec.decoder else "encoder"), x_TD, here)
 
 
 def logits(
@@ -379,39 +391,12 @@ def logits(
     tokens_T: ArrayLike,
     state: State | None = None,
     trace: dict[str, Array] | None = None,
+    source_T: ArrayLike | None = None,
+    types_T: ArrayLike | None = None,
 ) -> Array:
-    """Scores (T, V): row i scores every token as the one after tokens_T[i]."""
-    x_TD = hidden(spec, arrays, tokens_T, state, trace)
+    """Scores (T, V): in a decoder row i scores every token as the one after tokens_T[i], in an encoder as its own."""
+    x_TD = hidden(spec, arrays, tokens_T, state, trace, source_T, types_T)
     return run(spec.head, Weights(arrays).at("head"), x_TD, Where(np.arange(len(x_TD)))) if spec.head else x_TD
-
-
-def cross_entropy(logits_TV: ArrayLike, targets_T: ArrayLike) -> Array:
-    """-ln p(target) at each position, (T,), in nats. Its mean is the loss; divided by ln 2 it is surprisal in bits."""
-    return np.asarray(-np.take_along_axis(log_softmax(logits_TV), np.asarray(targets_T)[..., None], -1)[..., 0])
-
-
-def probabilities(logits_V: ArrayLike, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Array:
-    """What a token is drawn from: softmax(logits / temperature) over the best top_k, then over the smallest set of
-    likeliest tokens that holds top_p (Holtzman et al. 2020). Temperature 0: the best token alone."""
-    logits_V = np.asarray(logits_V, np.float64)
-    faults = []
-    if not (isfinite(temperature) and temperature >= 0):
-        faults.append(refuse("temperature", temperature, "must be a finite number of at least 0"))
-    if top_k is not None and top_k < 1:
-        faults.append(refuse("top_k", top_k, "must be at least 1", "leave it out to allow every token"))
-    if not 0 < top_p <= 1:
-        faults.append(refuse("top_p", top_p, "must be above 0 and at most 1"))
-    if faults:
-        raise PlainformerError(fault for each in faults for fault in each.faults)
-    order = np.argsort(-logits_V, kind="stable")
-    in_order = logits_V[order] - logits_V[order[0]]
-    p = softmax(in_order / temperature) if temperature > 1e-20 else (np.arange(len(order)) == 0).astype(float)
-    p[top_k or len(p) :] = 0
-    p = p / p.sum()
-    p[(p.cumsum() - p) >= top_p] = 0  # a token stays if those before it hold less than top_p
-    out_V = np.empty_like(p)
-    out_V[order] = p / p.sum()
-    return np.asarray(out_V)
 
 
 def generate(
@@ -429,11 +414,11 @@ def generate(
         raise refuse(
             "max_new_tokens", max_new_tokens, f"prompt and new tokens must fit max_seq_len ({spec.max_seq_len})"
         )
-    probabilities(np.zeros(spec.vocab_size), temperature)
+    f.probabilities(np.zeros(spec.vocab_size), temperature)
     rng = np.random.default_rng(seed)
     for _ in range(max_new_tokens):
         new = tokens[state.n_tokens :] if state else tokens
-        p_V = probabilities(logits(spec, arrays, new, state)[-1], temperature)
+        p_V = f.probabilities(logits(spec, arrays, new, state)[-1], temperature)
         drawn = min(int(np.searchsorted(p_V.cumsum(), rng.random(), side="right")), len(p_V) - 1)
         tokens.append(drawn)
     return np.array(tokens)

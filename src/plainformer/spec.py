@@ -1,7 +1,4 @@
-"""What a transformer is, as data: parts within parts, each a small frozen class. Standard library only.
-
-A reading (count, cost, run, build) has one rule for each class below. Nothing here is filled in later.
-"""
+"""What a transformer is, as data: parts within parts, each a small frozen class. Each reading has one rule for each."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from plainformer.faults import PlainformerError
 
 if TYPE_CHECKING:
-    from plainformer.mixers import DeltaNet, LatentAttention, Mamba2
+    from plainformer.mixers import DeltaNet, GatedAttention, LatentAttention, Mamba2
 
-Activation = Literal["relu", "relu_squared", "silu", "gelu", "gelu_tanh", "swiglu_clamped"]
+Activation = Literal["relu", "relu_squared", "silu", "gelu", "gelu_tanh", "tanh", "swiglu_clamped"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +74,17 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sinusoid:
+    """Fixed positions: sines and cosines of falling frequency (Vaswani et al. 2017, section 3.5)."""
+
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scaling:
     """Rotary frequencies stretched for contexts longer than the model was made with."""
 
-    kind: Literal["linear", "llama3", "yarn", "other"]
+    kind: Literal["linear", "dynamic", "llama3", "yarn", "other"]
     settings: tuple[tuple[str, float], ...]  # by the names of the published config
 
 
@@ -117,14 +121,6 @@ class Attention:
     scores: Scores
     window: int | None = None  # keys a query may see, itself included; None: all
     cross: bool = False  # keys and values come from what the encoder said
-
-
-@dataclass(frozen=True, kw_only=True)
-class GatedAttention:
-    """Each head's output times sigmoid of a projection of the input, before `out` (Qwen3-Next)."""
-
-    attention: Attention
-    gate: Linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +171,7 @@ class Experts:
     n_experts: int
     shared: FeedForward | None = None  # met by every token
     shared_gate: Linear | None = None
+    balance: float = 0.0  # how much the balance loss weighs in training (Fedus et al. 2021, section 2.2)
 
 
 Part: TypeAlias = "Attention | GatedAttention | LatentAttention | Mamba2 | DeltaNet | FeedForward | Experts"
@@ -226,7 +223,7 @@ class Stack:
     layers: tuple[tuple[Residual, ...], ...]  # layers may differ: dense first, windows in a pattern
     causal: bool
     passes: tuple[int, ...] | None = None  # which layer's weights each pass uses; None: each its own (ALBERT: all 0)
-    positions: Table | None = None  # BART has one in each stack
+    positions: Table | Sinusoid | None = None  # BART has one in each stack
     relative: RelativeBias | None = None
     norm_first: Norm | None = None  # BERT and BLOOM normalise the embedded tokens
     norm_last: Norm | None = None
@@ -255,6 +252,7 @@ class Head:
     norm: Norm | None = None
     softcap: float | None = None
     scale: float = 1.0  # T5's tied head: d_model^-0.5
+    pool: Literal["no", "first", "mean"] = "no"  # one answer a row: from its first token, or from their mean
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def _(part: s.Attention) -> Iterator[Kept]:
 
 
 @kept.register
-def _(part: s.GatedAttention) -> Iterator[Kept]:
+def _(part: mixers.GatedAttention) -> Iterator[Kept]:
     yield from kept(part.attention)
 
 

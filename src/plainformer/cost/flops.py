@@ -80,7 +80,7 @@ def _(part: s.Attention, work: Work) -> int:
 
 
 @flops.register
-def _(part: s.GatedAttention, work: Work) -> int:
+def _(part: mixers.GatedAttention, work: Work) -> int:
     return flops(part.attention, work) + flops(part.gate, work)
 
 

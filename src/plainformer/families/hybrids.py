@@ -14,11 +14,10 @@ from plainformer.families.parts import (
     rms_norm,
     sublayer,
 )
-from plainformer.mixers import Convolution, DeltaNet, Mamba2
+from plainformer.mixers import Convolution, DeltaNet, GatedAttention, Mamba2
 from plainformer.spec import (
     Activation,
     Experts,
-    GatedAttention,
     Part,
     Rotary,
     SoftmaxRouter,

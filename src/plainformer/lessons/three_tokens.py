@@ -1,4 +1,4 @@
-"""Attention on three tokens, small enough to check by hand: every number printed is computed by the reference.
+"""Attention on three tokens, small enough to check by hand: every number printed is computed by the formulas.
 
 H heads (one), T queries, S keys, K numbers of each.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from plainformer import reference
+from plainformer import formulas
 
 # One head: three queries, keys and values, two numbers each.
 Q_HTK = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
@@ -27,9 +27,9 @@ def row(numbers: NDArray[np.float64], see: NDArray[np.bool_] | None = None) -> s
 
 def lines() -> Iterator[str]:
     """The story, a line at a time. Vaswani et al. 2017, section 3.2.1; causal as in GPT."""
-    raw_HTS = reference.scaled_scores(Q_HTK, K_HSK, 1.0)
-    scores_HTS = reference.scaled_scores(Q_HTK, K_HSK, D_HEAD**-0.5)
-    out_HTK, weights_HTS = reference.attention(Q_HTK, K_HSK, V_HSK, CAUSAL_TS, D_HEAD**-0.5)
+    raw_HTS = formulas.scaled_scores(Q_HTK, K_HSK, 1.0)
+    scores_HTS = formulas.scaled_scores(Q_HTK, K_HSK, D_HEAD**-0.5)
+    out_HTK, weights_HTS = formulas.attention(Q_HTK, K_HSK, V_HSK, CAUSAL_TS, D_HEAD**-0.5)
     yield "Three tokens ask (query), offer (key) and say (value). A token may look at itself and back, never ahead."
     yield ""
     yield "  token    query            key              value"
@@ -45,6 +45,6 @@ def lines() -> Iterator[str]:
     for i in range(3):
         mix = " + ".join(f"{weights_HTS[0, i, j]:.3f} ({V_HSK[0, j, 0]:g}, {V_HSK[0, j, 1]:g})" for j in range(i + 1))
         yield f"    {i + 1}    {row(out_HTK[0, i])}    = {mix}"
-    open_S = reference.softmax(scores_HTS)[0, 0]
+    open_S = formulas.softmax(scores_HTS)[0, 0]
     yield ""
     yield f"  Had token 1 been free to look ahead, it would have looked at {row(open_S).strip()}."

@@ -1,0 +1,180 @@
+"""The formulas again, on PyTorch tensors: fast, differentiable, in any dtype. Tests hold each to its twin.
+
+B batch, T new positions, S all positions, H heads, G kv heads, K d_head, E experts, N tokens of all rows, R rows of
+positions: B, or 1 where all rows stand together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, floor, log, pi
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from plainformer import spec as s
+from plainformer.faults import refuse
+
+
+def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
+    """Radians a position for each pair, (n_dims / 2,), float64: the stretched theta^(-2i / n_dims)."""
+    n, scaling = rotary.n_dims, rotary.scaling
+    pairs = torch.arange(0, n, 2, dtype=torch.float64)
+    turn = rotary.theta ** (-pairs / n)
+    if scaling is None:
+        return turn
+    told = dict(scaling.settings)
+    if scaling.kind == "linear":
+        return turn / told["factor"]
+    first = told["original_max_position_embeddings"]
+    if scaling.kind == "dynamic":
+        grown = told["factor"] * max(n_tokens, first) / first - (told["factor"] - 1)
+        return cast(Tensor, (rotary.theta * grown ** (n / (n - 2))) ** (-pairs / n))
+    if scaling.kind == "llama3":
+        low, high = told["low_freq_factor"], told["high_freq_factor"]
+        kept = (first * turn / (2 * pi) - low) / (high - low)
+    elif scaling.kind == "yarn":
+        low, high = (
+            n * log(first / (told[beta] * 2 * pi)) / (2 * log(rotary.theta)) for beta in ("beta_fast", "beta_slow")
+        )
+        if told.get("truncate", 1.0):
+            low, high = floor(low), ceil(high)
+        low, high = max(low, 0), min(high, n - 1)
+        kept = 1 - (pairs / 2 - low) / max(high - low, 0.001)
+    else:
+        raise refuse("Rotary.scaling", scaling.kind, "no rule runs this scaling yet", "it can be sized")
+    return torch.lerp(turn / told["factor"], turn, kept.clamp(0, 1))
+
+
+def stretch(rotary: s.Rotary) -> float:
+    """What turned queries and keys are multiplied by: above 1 with YaRN alone."""
+    told = dict(rotary.scaling.settings) if rotary.scaling and rotary.scaling.kind == "yarn" else {}
+    if not told or "attention_factor" in told:
+        return told.get("attention_factor", 1.0)
+    grown = [
+        1 + 0.1 * told.get(by, one) * max(0.0, log(told["factor"]))
+        for by, one in (("mscale", 1.0), ("mscale_all_dim", 0.0))
+    ]
+    return (
+        grown[0] / grown[1]
+        if told.get("mscale") and told.get("mscale_all_dim")
+        else 1 + 0.1 * max(0.0, log(told["factor"]))
+    )
+
+
+def rotate(x_BHTK: Tensor, cos: Tensor, sin: Tensor, rotary: s.Rotary) -> Tensor:
+    """Turn each pair of the first n_dims; the rest stays as it is. cos, sin: (R, 1, T, n_dims / 2)."""
+    n = rotary.n_dims
+    turned, rest = x_BHTK[..., :n], x_BHTK[..., n:]
+    a, b = (turned[..., 0::2], turned[..., 1::2]) if rotary.interleaved else turned.chunk(2, -1)
+    a, b = a * cos - b * sin, b * cos + a * sin
+    turned = torch.stack((a, b), -1).flatten(-2) if rotary.interleaved else torch.cat((a, b), -1)
+    return turned if n == x_BHTK.shape[-1] else torch.cat((turned, rest), -1)
+
+
+def attention(
+    q_BHTK: Tensor,
+    k_BGSK: Tensor,
+    v_BGSK: Tensor,
+    allowed: Tensor,
+    scale: float,
+    bias: Tensor | None = None,
+    softcap: float | None = None,
+    sinks_H: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The plain twin of the fused kernel: (output, weights). A query that may see nothing gets weights 0, output 0."""
+    n_groups = q_BHTK.shape[-3] // k_BGSK.shape[-3]
+    k_BHSK, v_BHSK = (y.repeat_interleave(n_groups, -3) if n_groups > 1 else y for y in (k_BGSK, v_BGSK))
+    scores_BHTS = q_BHTK @ k_BHSK.transpose(-1, -2) * scale
+    scores_BHTS = scores_BHTS if softcap is None else softcap * (scores_BHTS / softcap).tanh()
+    scores_BHTS = (scores_BHTS if bias is None else scores_BHTS + bias).masked_fill(~allowed, -torch.inf)
+    if sinks_H is None:
+        weights_BHTS = scores_BHTS.softmax(-1)
+    else:
+        sinks_BHT1 = sinks_H[:, None, None].expand(*scores_BHTS.shape[:-1], 1)
+        weights_BHTS = torch.cat((scores_BHTS, sinks_BHT1), -1).softmax(-1)[..., :-1]
+    weights_BHTS = weights_BHTS.masked_fill(~allowed, 0)
+    return weights_BHTS @ v_BHSK, weights_BHTS
+
+
+def fused_attention(
+    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """The same output without ever holding all weights. `causal` only where queries and keys are as many."""
+    grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
+    return F.scaled_dot_product_attention(
+        q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """How fast each head forgets, (H,), float64."""
+    power = 1 << (n_heads.bit_length() - 1)
+    exponents = [-8 * i / power for i in range(1, power + 1)] + [
+        -4 * i / power for i in range(1, 2 * (n_heads - power), 2)
+    ]
+    return torch.tensor(exponents, dtype=torch.float64).exp2()
+
+
+def relative_buckets(ago: Tensor, buckets: s.RelativeBias, causal: bool) -> Tensor:
+    """Which bucket each distance falls into: near ones have their own, far ones share one by their logarithm."""
+    n = buckets.n_buckets if causal else buckets.n_buckets // 2
+    far, exact = ago.clamp(min=0) if causal else ago.abs(), n // 2
+    share = (far.clamp(min=exact).double() / exact).log() / log(buckets.max_distance / exact)
+    shared = (exact + (share * (n - exact)).long()).clamp(max=n - 1)
+    return torch.where(far < exact, far, shared) + (0 if causal else n * (ago < 0))
+
+
+def sinusoids(positions_RT: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """(R, T, width): the sine and cosine of position / 10000^(2i / width), side by side; made in float64."""
+    pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions_RT.device)
+    angle = positions_RT[..., None] / 10000.0 ** (pairs / width)
+    return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2).to(dtype)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "relu_squared": relu_squared,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "tanh": torch.tanh,
+}
+
+
+def activated(name: str, gate: Tensor | None, up: Tensor) -> Tensor:
+    """A feed-forward's hidden numbers: act(up), or act(gate) * up."""
+    if name == "swiglu_clamped" and gate is not None:
+        gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+        return gate * (1.702 * gate).sigmoid() * (up + 1)
+    act = ACTIVATIONS[name]
+    return act(up) if gate is None else act(gate) * up
+
+
+def choose(scores_NE: Tensor, n_chosen: int) -> Tensor:
+    """True (N, E) at each token's best n_chosen scores; of equal scores the lower expert's wins."""
+    best_NC = scores_NE.sort(dim=-1, descending=True, stable=True).indices[:, :n_chosen]
+    return torch.zeros_like(scores_NE, dtype=torch.bool).scatter(1, best_NC, True)
+
+
+def balance_loss(scores_NE: Tensor, chosen_NE: Tensor, share_E: Tensor | None = None) -> Tensor:
+    """E * sum of (share of the choices) * (mean probability): 1 for even traffic. `share_E`: the shares of a larger
+    batch of which these tokens are a part."""
+    share_E = chosen_NE.to(scores_NE.dtype).mean(0) / chosen_NE[0].sum() if share_E is None else share_E
+    return scores_NE.shape[1] * (share_E * scores_NE.softmax(-1).mean(0)).sum()
+
+
+def cross_entropy(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+    """-ln p(target) in nats, (B, T); 0 where the target is -1. The loss is its sum over the number of real targets."""
+    nats = F.cross_entropy(logits_BTV.flatten(0, -2), targets_BT.flatten(), ignore_index=-1, reduction="none")
+    return nats.view(targets_BT.shape)
