@@ -18,6 +18,8 @@ from plainformer import mixers
 from plainformer import spec as s
 from plainformer.faults import PlainformerError, refuse
 from plainformer.formulas import Array
+from plainformer.formulas import cross_entropy as cross_entropy
+from plainformer.formulas import probabilities as probabilities
 from plainformer.ledger import Ledger
 
 
