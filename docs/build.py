@@ -7,8 +7,8 @@ says what has drifted.
     <!-- made: NAME --> ... <!-- end -->       what the function of that name in MADE gives
     <!-- measured: NAME --> ... <!-- end -->   a table, or a transcript, of docs/measured/NAME.json
 
-The pictures in DRAWN are made of commands' outputs. Every command on a page is parsed, and every link is followed as far
-as it leads inside the project.
+The pictures in DRAWN are made of commands' outputs. Every command on a page is parsed, and every link is followed as
+far as it leads inside the project.
 """
 
 from __future__ import annotations
