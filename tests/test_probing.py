@@ -113,7 +113,7 @@ def test_a_leak_from_one_token_alone_is_told() -> None:
     """The last token, seen by the first: the verdict looks at every change and at every logit before it."""
     model = of_weight(TINY["gpt2"])
     embed = model.embedding.forward
-    model.embedding.forward = lambda t: embed(t) + 1e-9 * embed(t[:, -1:]) * (torch.arange(t.shape[1]) == 0)[:, None]  # type: ignore[method-assign]
+    model.embedding.forward = lambda t, _: embed(t) + 1e-9 * embed(t[:, -1:]) * (torch.arange(t.shape[1]) == 0)[:, None]  # type: ignore[method-assign]
     assert not causality(model, [1, 2, 3, 4, 5, 6]).causal
 
 
