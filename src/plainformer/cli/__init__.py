@@ -60,10 +60,11 @@ def parser_for(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleTyp
     """The parser, with the arguments of the command that `words` name, and that command's module."""
     parser = argparse.ArgumentParser(prog="plainformer", description="Transformers in plain sight.")
     parser.add_argument("--version", action="store_true", help="say which version this is")
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", prog="plainformer")
     chosen = next((word for word in words if not word.startswith("-")), None)
     module = None
-    for name, (place, about) in COMMANDS.items():
+    for name in [chosen] if chosen in COMMANDS else COMMANDS:  # the others' parsers would only take time
+        place, about = COMMANDS[name]
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         command.add_argument("--traceback", action="store_true", help="show where in our code a fault happened")
         if name == chosen:

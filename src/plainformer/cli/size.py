@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from typing import IO, Any
 
 from plainformer.cli.model_argument import resolve
-from plainformer.conventions import CONVENTIONS, count
 from plainformer.cost import Cost
 from plainformer.cost.rules import BITS
 from plainformer.faults import refuse
-from plainformer.report.sheet import Subject, counted_rows, facts, flat, ledger_rows
+from plainformer.report.sheet import Subject, counted_as, facts, flat, ledger_rows
 
 Sized = tuple[Subject, dict[str, Any], Cost]
 
@@ -30,8 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--sustained", type=amount, metavar="N", help="operations a second of one device (400e12)")
     run.add_argument("--price", type=amount, metavar="N", help="dollars for an hour of one device")
     said = parser.add_argument_group("what is said")
-    names = f"how to count: {', '.join(CONVENTIONS)}; all"
-    said.add_argument("--convention", choices=[*CONVENTIONS, "all"], metavar="NAME", help=names)
+    said.add_argument("--convention", metavar="NAME", help="count by this rule; all: by each, with what they count")
     said.add_argument("--explain", action="store_true", help="every weight, summing to the total")
     said.add_argument("--plot", metavar="FILE.svg", help="draw where the parameters live")
     form = said.add_mutually_exclusive_group()
@@ -91,9 +89,9 @@ def print_json(sized: list[Sized], args: argparse.Namespace) -> None:
     import json
 
     sheets = []
-    for subject, sheet, cost in sized:
+    for _, sheet, cost in sized:
         if args.explain:
-            rows = cost.ledger.rows if named(args) is None else counted_rows(count(subject.spec, args.convention))
+            rows, _ = counted_as(args.convention, cost)
             sheet = sheet | {"rows": ledger_rows(rows)}
         sheets.append(sheet)
     print(json.dumps(sheets[0] if len(sheets) == 1 else sheets, indent=1, ensure_ascii=False))
@@ -113,6 +111,8 @@ def print_tables(sized: list[Sized], args: argparse.Namespace) -> None:
     from plainformer.report import tables
 
     if args.explain:
+        from plainformer.conventions import CONVENTIONS, count
+
         for subject, _, _ in sized:
             for name in CONVENTIONS if args.convention == "all" else [args.convention or "tensors"]:
                 tables.draw_lines(sys.stdout, subject, count(subject.spec, name))
@@ -138,10 +138,6 @@ def plot(path: str, sized: Iterable[Sized], convention: str | None) -> None:
         picture = svg.stacked(f"Where the parameters live{counted}", parts)
     write(path, picture)
     print(f"drawn: {path}", file=sys.stderr)
-
-
-def named(args: argparse.Namespace) -> str | None:
-    return None if args.convention in (None, "all") else args.convention
 
 
 def write(path: str, text: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plainformer.conventions import CONVENTIONS, Count, count
 from plainformer.cost import Cost, rules
-from plainformer.ledger import KINDS, Weight
+from plainformer.ledger import Ledger, Weight
 from plainformer.spec import Spec
+
+if TYPE_CHECKING:
+    from plainformer.conventions import Count
 
 PARTS = ("embedding", "position", "attention", "feed_forward", "expert", "router", "norm", "head", "other")
 
@@ -64,10 +66,8 @@ def facts(
 ) -> dict[str, Any]:
     """The sheet. convention: its name, or "all"; tokens: to train on; sustained: operations a second of one device;
     price: dollars of one device for an hour. What is not known is None, with a note where that surprises."""
-    counted = count(subject.spec, convention) if convention and convention != "all" else None
-    rows = cost.ledger.rows if counted is None else counted_rows(counted)
+    rows, by_convention = counted_as(convention, cost)
     stored, stored_note = as_stored(subject, cost)
-    asked = tokens is not None
     exact = cost.training_flops(tokens) if tokens is not None else None
     hours = rules.device_hours(exact, sustained) if exact is not None and sustained else None
     causal = bool(cost.cache.parts)
@@ -90,7 +90,7 @@ def facts(
             "context": cost.seq_len,
         },
         "training": {
-            "flops_6nd": cost.training_flops_6nd(tokens) if asked and tokens is not None else None,
+            "flops_6nd": cost.training_flops_6nd(tokens) if tokens is not None else None,
             "flops_exact": exact,
             "device_hours": hours,
             "dollars": hours * price if hours is not None and price is not None else None,
@@ -98,19 +98,22 @@ def facts(
         },
         "notes": [*subject.notes, *stored_note, *cost.notes],
     }
-    if counted:
-        sheet["convention"] = under(counted)
-    elif convention:
-        sheet["conventions"] = {name: count(subject.spec, name).total for name in CONVENTIONS}
-    return sheet
+    return sheet | by_convention
 
 
-def counted_rows(counted: Count) -> tuple[Weight, ...]:
-    """The rows that count, and the aliases among the changed spec's: they say what is tied."""
-    from plainformer.ledger import Ledger
+def counted_as(convention: str | None, cost: Cost) -> tuple[tuple[Weight, ...], dict[str, Any]]:
+    """The rows that count under a convention, aliases among them (they say what is tied), and what the sheet says of
+    it. None, and "all": every tensor."""
+    if convention is None:
+        return cost.ledger.rows, {}
+    from plainformer.conventions import CONVENTIONS, count
 
-    names = {row.name for row in counted.left_out}
-    return tuple(row for row in Ledger.of(counted.spec).rows if row.name not in names)
+    if convention == "all":
+        return cost.ledger.rows, {"conventions": {name: count(cost.spec, name).total for name in CONVENTIONS}}
+    counted = count(cost.spec, convention)
+    left_out = {row.name for row in counted.left_out}
+    rows = tuple(row for row in Ledger.of(counted.spec).rows if row.name not in left_out)
+    return rows, {"convention": under(counted)}
 
 
 def under(counted: Count) -> dict[str, Any]:
@@ -166,6 +169,3 @@ def flat(sheet: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         elif not isinstance(value, list):
             row[prefix + key] = value
     return row
-
-
-assert set(PARTS) - {"other"} <= set(KINDS)
