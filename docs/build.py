@@ -83,13 +83,13 @@ def docstring(path: Path) -> str:
     return re.split(r"(?<=[.?])\s", " ".join(text.split()))[0].rstrip(".")
 
 
-def caps() -> dict[str, int]:
-    """How many lines each of the rooms may have, as the tests of the house hold them."""
+def cap(room: str) -> int:
+    """How many lines a room may have, as the tests of the house hold it."""
     house = (ROOT / "tests" / "test_house.py").read_text(encoding="utf-8")
-    found = re.search(r"^ROOM_CAPS = (\{.+?\})", house, re.M)
-    assert found, "the tests of the house have lost their caps"
-    held: dict[str, int] = ast.literal_eval(found[1])
-    return held
+    found = re.search(r"^ROOM_CAPS = (\{.+?\})", house, re.M), re.search(r"^FILE_CAP = (\d+)", house, re.M)
+    assert found[0], "the tests of the house have lost their caps"
+    assert found[1], "the tests of the house have lost their cap"
+    return int(ast.literal_eval(found[0][1]).get(room, found[1][1]))
 
 
 def files_of(room: str) -> list[Path]:
@@ -111,23 +111,29 @@ def rooms() -> str:
     return "\n".join(lines) + "\n"
 
 
+READ = {
+    ("spec",): "what a transformer is, as data",
+    ("ledger",): "every weight that a spec implies",
+    ("formulas",): "each formula once: NumPy, float64, with its source",
+    ("reference",): "the definition: one rule a part, composed of the formulas",
+    ("kernels", "layers", "experts", "model"): "the same in PyTorch, fast",
+}
+
+
 def reading_order() -> str:
-    """The four files to read, and how long they may get."""
+    """The files to read, and how long they may get."""
     lines = head("read in this order", "what it is", "lines")
-    what = {
-        "spec": "what a transformer is, as data",
-        "ledger": "every weight that a spec implies",
-        "reference": "the definition: NumPy, float64, each formula once",
-        "model": "the same in PyTorch, fast",
-    }
-    for room, words in what.items():
-        lines.append(row(f"[`{room}.py`](src/plainformer/{room}.py)", words, f"at most {caps()[room]}"))
+    for files, words in READ.items():
+        links = ", ".join(f"[`{room}.py`](src/plainformer/{room}.py)" for room in files)
+        caps = {cap(room) for room in files}
+        lines.append(row(links, words, f"at most {max(caps)}{' each' if len(files) > 1 else ''}"))
     return "\n".join(lines) + "\n"
 
 
 # A part whose rule in a reading stands in that of the part that holds it.
 INSIDE = {
     ("Table", "run"): "`Stack`, `Tokens`",
+    ("RelativeBias", "run"): "`Stack`",
     ("Residual", "build"): "`Layer`",
     ("Spec", "run"): "`logits`",
     ("ChosenSoftmaxRouter", "cost"): "`Experts`",
@@ -142,10 +148,6 @@ def rules() -> dict[str, dict[str, str]]:
     from plainformer.cost.flops import flops
     from plainformer.tree import PARTS
 
-    def builds(part: type) -> bool:
-        made = model.build.registry.get(part)
-        return made is not None and getattr(made, "__name__", "") != "Holds" and part.__name__ != "RelativeBias"
-
     table = {}
     for name, part in PARTS.items():
         if part in ledger.weights.registry:
@@ -153,7 +155,7 @@ def rules() -> dict[str, dict[str, str]]:
                 "count": True,
                 "cost": part in flops.registry,
                 "run": part in reference.run.registry,
-                "build": builds(part),
+                "build": part in model.build.registry,
             }
             table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}
     return table
