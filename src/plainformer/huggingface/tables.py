@@ -94,9 +94,11 @@ OPT = (
 )
 
 
-def llama_like(norms: dict[str, str], *more: Row) -> tuple[Row, ...]:
-    """What all that came of Llama share: {their norm in the layer: ours}, and rows of their own."""
-    attention = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "out", "q_norm": "q.norm", "k_norm": "k.norm"}
+QK_NORMED = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "out", "q_norm": "q.norm", "k_norm": "k.norm"}
+
+
+def llama_like(norms: dict[str, str], *more: Row, attention: dict[str, str] = QK_NORMED) -> tuple[Row, ...]:
+    """What all that came of Llama share: {their norm in the layer: ours}, rows of their own, their projections."""
     return (
         row("model.embed_tokens.weight", "embedding.weight"),
         *several("model.layers.{i}.self_attn", f"{DECODER}.attention", attention),
@@ -135,6 +137,8 @@ QWEN_MOE = llama_like(
     row("model.layers.{i}.mlp.shared_expert_gate.weight", f"{DECODER}.feed_forward.shared_gate.weight"),
 )
 LATENT = {
+    "o_proj": "out",
+    "q_proj": "q",
     "q_a_proj": "q.down",
     "q_a_layernorm": "q.norm",
     "q_b_proj": "q.up",
@@ -144,11 +148,11 @@ LATENT = {
 }
 DEEPSEEK = llama_like(
     PRE,
-    *several("model.layers.{i}.self_attn", f"{DECODER}.attention", LATENT),
     ROUTER,
     row("model.layers.{i}.mlp.gate.e_score_correction_bias", f"{DECODER}.feed_forward.router.correction"),
     *stacked("model.layers.{i}.mlp.experts", GATED),
     *several("model.layers.{i}.mlp.shared_experts", f"{DECODER}.feed_forward.shared", GATED),
+    attention=LATENT,
 )
 OSS_EXPERTS = f"{DECODER}.feed_forward.experts"
 GPT_OSS = llama_like(
