@@ -214,6 +214,6 @@ def fill(model: Transformer, step: Path, dtype: torch.dtype | None = None) -> No
         raise refuse(f"{step / MODEL}: {missing[0]}", None, "this weight is missing")
 
 
-def optimizer_of(step: Path) -> dict[str, Tensor]:
-    """The optimiser's tensors by name, as `save_step` was given them."""
-    return dict(tensors_in(step / OPTIMIZER))
+def optimizer_of(step: Path) -> Iterator[tuple[str, Tensor]]:
+    """The optimiser's tensors by name, as `save_step` was given them, one at a time."""
+    return tensors_in(step / OPTIMIZER)

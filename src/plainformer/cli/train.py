@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -59,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
         raise refuse("TEXT", [], "at least one file is needed", "plainformer train TEXT --out RUN")
     if args.out is None and not args.plan:
         raise refuse("--out", None, "a run needs a folder", "--out RUN")
+
+    # A thread that waits for another sleeps: spinning, two threads on a busy machine took ten times as long as one.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is loaded
 
     from plainformer.checkpoint import is_run
     from plainformer.training import carry_on, check_resume, plan, start

@@ -22,9 +22,10 @@ class Journal:
     def __init__(self, run: Path, step: int) -> None:
         """Cut back to `step`: the rows after it are made again."""
         self.path = run / "metrics.jsonl"
-        kept = [row for row in rows(self.path) if row["step"] <= step]
-        with written_beside(self.path) as file:
-            file.writelines(line(row) for row in kept)
+        kept = b"".join(line(row) for row in rows(self.path) if row["step"] <= step)
+        if not self.path.is_file() or kept != self.path.read_bytes():
+            with written_beside(self.path) as file:
+                file.write(kept)
         self.file = self.path.open("ab")
 
     def append(self, row: Mapping[str, Any]) -> None:

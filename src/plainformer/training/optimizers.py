@@ -149,14 +149,14 @@ class Optimizers:
             for weight, state in inner.state.items():
                 yield from ((names[weight], key, tensor) for key, tensor in state.items())
 
-    def restore(self, tensors: Mapping[str, Tensor], where: str) -> None:
-        """Take back what `tensors` gave. Refuses, naming the file `where`, what is no weight of this model."""
+    def restore(self, tensors: Iterable[tuple[str, Tensor]], where: str) -> None:
+        """Take back what `tensors` gave, one at a time. Refuses what is of no weight here, naming the file `where`."""
         owner = {weight: inner for inner in self.inner for group in inner.param_groups for weight in group["params"]}
-        for full, tensor in tensors.items():
+        for full, tensor in tensors:
             key, _, name = full.partition(".")
             if name not in self.named:
                 raise refuse(f"{where}: {full}", None, "is of no weight of this model")
-            owner[self.named[name]].state[self.named[name]][key] = tensor
+            owner[self.named[name]].state[self.named[name]][key] = tensor.clone()  # not the file's own bytes
 
 
 def optimizers_for(model: Transformer, settings: Settings) -> Optimizers:

@@ -21,7 +21,7 @@ class Rates:
     momentum: float = 0.95  # Muon's at last; it begins at 0.85
     momentum_steps: int = 100
     betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = 1e-10
+    eps: float = 1e-8
 
     def of(self, group: str) -> float:
         return float(getattr(self, group))
@@ -58,9 +58,7 @@ MUON = Recipe(
 )
 ADAMW = Recipe(
     initial="gpt2",
-    rates=Rates(
-        optimizer="adamw", matrices=1e-3, embedding=1e-3, head=1e-3, rest=1e-3, decay=0.1, betas=(0.9, 0.99), eps=1e-8
-    ),
+    rates=Rates(optimizer="adamw", matrices=1e-3, embedding=1e-3, head=1e-3, rest=1e-3, decay=0.1, betas=(0.9, 0.99)),
     batch_size=12,
     steps=2000,
     shape="cosine",

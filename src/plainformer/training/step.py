@@ -5,23 +5,42 @@ B batch, M rows of it at once, T positions, V vocabulary.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import isfinite
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from plainformer.model import Transformer, cross_entropy
 from plainformer.training.optimizers import Optimizers
+
+PLAIN_ATTENTION = 512
 
 
 class BadStep(ArithmeticError):
     """A loss or a gradient that is no number: told before any weight has moved."""
 
 
-def products_in(dtype: str) -> AbstractContextManager[object]:
-    """Matrix products in bfloat16 where that is the run's dtype; weights and the stream stay as they are."""
-    return torch.autocast("cpu", torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+@contextmanager
+def products_in(dtype: str, n_positions: int) -> Iterator[None]:
+    """Matrix products in bfloat16 where that is the run's dtype; weights and the stream stay as they are.
+
+    Attention is then the plain product up to PLAIN_ATTENTION positions: torch's fused kernel for processors takes
+    three times as long in bfloat16, and saves memory only beyond them.
+    """
+    if dtype != "bfloat16":
+        yield
+        return
+    before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()  # the plain product asks it on processors, too
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    kernels = [SDPBackend.MATH] if n_positions <= PLAIN_ATTENTION else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    try:
+        with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(kernels):
+            yield
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
 
 
 def gradients(
@@ -35,7 +54,7 @@ def gradients(
     """
     n_targets, total = int((y_BT >= 0).sum()), 0.0
     for some_MT, targets_MT in zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True):
-        with products_in(dtype):
+        with products_in(dtype, x_BT.shape[1]):
             logits_MTV = model(some_MT)[..., :n_tokens]
         exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
         loss = cross_entropy(exact_MTV, targets_MT).sum() / max(1, n_targets)

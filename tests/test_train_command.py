@@ -1,0 +1,474 @@
+"""`plainformer train` and `plainformer eval`: what they keep, what they refuse, and that nothing is ever lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from plainformer.checkpoint import load, newest, runs
+from plainformer.checkpoint.atomic import held
+from plainformer.cli import main
+from plainformer.faults import PlainformerError
+from plainformer.text import split
+from plainformer.training import carry_on, check_resume, loop
+from plainformer.training.journal import Journal
+from plainformer.training.recipe import Settings
+from runs import SHORT, SMALL, metrics, some_text, tiny_run, write_text
+
+Said = tuple[int, str, str]
+Ask = Callable[..., Said]
+KEPT = ["checkpoints", "loss.svg", "metrics.jsonl", "run.json", "sample.txt", "spec.json", "tokenizer.json"]
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Exit status, stdout and stderr of a command line; argparse's own refusals included."""
+
+    def run(*words: object) -> Said:
+        capsys.readouterr()
+        try:
+            status = main([str(word) for word in words])
+        except SystemExit as left:
+            status = int(left.code or 0)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory, "--eval-every", "5", "--save-every", "4")
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Every file's bytes and time."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() + str(path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def same_weights(a: Path, b: Path) -> bool:
+    first, second = (dict(load(each).named_parameters()) for each in (a, b))
+    return first.keys() == second.keys() and all(torch.equal(w, second[name]) for name, w in first.items())
+
+
+def untimed(run: Path) -> list[dict[str, object]]:
+    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in metrics(run)]
+
+
+# --- what a run keeps -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_holds_what_the_design_says(run: Path) -> None:
+    assert sorted(path.name for path in run.iterdir()) == sorted([*KEPT, "tokens.bin"])
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-12", "step-8"]
+    kept = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert kept["asked"]["steps"] == 12
+    assert {"version", "settings", "text", "tokens", "parameters", "machine", "versions"} <= kept.keys()
+    assert Settings.from_json(kept["settings"]).to_json() == Settings.from_json(kept["settings"]).to_json()
+    text = run.parent / "text.txt"
+    assert kept["text"][0]["sha256"] == hashlib.sha256(text.read_bytes()).hexdigest()
+    assert kept["tokens"]["train"] + kept["tokens"]["validation"] == kept["tokens"]["all"] == len(text.read_text())
+    assert "validation" in (run / "loss.svg").read_text(encoding="utf-8")
+    sample = (run / "sample.txt").read_text(encoding="utf-8")
+    assert sample.index("--- before training ---") < sample.index("--- after 12 steps ---")
+
+
+def test_metrics_have_a_row_for_each_step_with_the_design_s_keys(run: Path) -> None:
+    rows = metrics(run)
+    assert [row["step"] for row in rows] == list(range(1, 13))
+    assert [row["tokens"] for row in rows] == [64 * step for step in range(1, 13)]
+    always = {"step", "tokens", "loss", "lr", "tokens_per_second"}
+    for row in rows:
+        measured = {"val_loss", "val_bits_per_byte"} if row["step"] in (5, 10, 12) else set()
+        assert row.keys() == always | measured
+    assert rows[0]["lr"] > 0
+    assert rows[-1]["loss"] < rows[0]["loss"]
+
+
+def test_eval_of_a_run_on_its_validation_part_is_the_last_val_loss_to_the_bit(run: Path, ask: Ask) -> None:
+    text = (run.parent / "text.txt").read_text(encoding="utf-8")
+    _, validation = split(len(text), 0.1)
+    part = run.parent / "validation.txt"
+    part.write_text(text[validation.start :], encoding="utf-8")
+    for place in (run, run / "checkpoints" / "step-12"):
+        status, out, _ = ask("eval", place, part, "--json")
+        found = json.loads(out)
+        assert status == 0
+        assert list(found) == [
+            *("loss", "perplexity", "bits_per_token", "bits_per_byte", "targets", "bytes", "context", "stride"),
+        ]
+        assert found["loss"] == metrics(run)[-1]["val_loss"]
+        assert found["bits_per_byte"] == metrics(run)[-1]["val_bits_per_byte"]
+        assert (found["targets"], found["context"], found["stride"]) == (len(validation) - 1, 16, 16)
+    status, out, _ = ask("eval", run, part, "--stride", 4)
+    assert status == 0
+    assert "a block every 4" in out
+
+
+def test_eval_refuses_what_it_cannot_score(run: Path, ask: Ask, tmp_path: Path) -> None:
+    def refused(content: bytes, *more: object) -> str:
+        (tmp_path / "text.txt").write_bytes(content)
+        status, out, err = ask("eval", run, tmp_path / "text.txt", *more)
+        assert (status, out) == (2, "")
+        assert len(err.splitlines()) <= 2
+        return err
+
+    assert "empty" in refused(b"")
+    assert "at least 2 are needed" in refused(b"t")
+    assert "not in the vocabulary" in refused(b"the Cat")
+    assert "not UTF-8" in refused(b"the \xff")
+    assert "from 1 to the context, 16" in refused(b"the cat", "--stride", 17)
+    assert "from 1 to the context, 16" in refused(b"the cat", "--stride", 0)
+    status, _, err = ask("eval", tmp_path / "nowhere", tmp_path / "text.txt")
+    assert status == 2
+    assert "nowhere" in err
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "empty": b"",
+    "nine": b"nine char",
+    "hundred": b"0123456789" * 10,
+    "latin1": "caf\xe9 ".encode("latin-1") * 400,
+    "good": some_text().encode(),
+}
+
+
+@pytest.mark.parametrize(
+    "text, flags, said",
+    [
+        ("empty", (), "empty: there is no text in it"),
+        ("nine", (), "use a longer text"),
+        ("hundred", ("--context", "64"), "use --context 9 or --validation 0 or a longer text"),
+        ("latin1", (), "not UTF-8: bad byte at offset 3"),
+        ("nowhere", (), "nowhere"),
+        ("good", ("--preset", "smal"), "did you mean small"),
+        ("good", ("--preset", "gpt2"), "gpt2-style"),
+        ("good", ("--d-model", "100", "--n-heads", "3"), "n_heads"),
+        ("good", ("--tokenizer", "chars"), "did you mean characters?"),
+        ("good", ("--steps", "0"), "--steps = 0: must be at least 1"),
+        ("good", ("--batch-size", "-1", "--lr", "nan"), "--batch-size = -1: must be at least 1"),
+        ("good", ("--lr", "0"), "--lr = 0.0: must be a finite number above 0"),
+        ("good", ("--warmup", "-1"), "--warmup = -1: must be at least 0"),
+        ("good", ("--validation", "1"), "--validation = 1.0: must be at least 0 and below 1"),
+        ("good", ("--optimizer", "sgd"), "must be one of muon, adamw"),
+        ("good", ("--dtype", "float16"), "must be one of float32, bfloat16, float64"),
+        ("good", ("--minutes", "1", "--steps", "4"), "cannot go with --steps"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, ask: Ask, text: str, flags: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / f"{text}.txt"
+    if text in TEXTS:
+        path.write_bytes(TEXTS[text])
+    before = sorted(tmp_path.iterdir())
+    for place in (("--out", tmp_path / "new" / "run"), ("--plan",)):
+        status, out, err = ask("train", path, *place, *flags)
+        assert (status, out) == (2, "")
+        assert said in err
+        assert len(err.splitlines()) <= 2
+        assert "Traceback" not in err
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_f06_the_field_s_short_texts_are_refused_with_what_was_found_and_needed(
+    cases: Path, tmp_path: Path, ask: Ask
+) -> None:
+    for name, found in (("nine_chars", "8 tokens"), ("hundred_chars", "10 tokens")):
+        path = cases / "cases/field/hand/text" / f"{name}.txt"
+        status, _, err = ask("train", path, "--out", tmp_path / "run", "--context", 64)
+        assert status == 2
+        assert found in err
+        assert "at least 65 tokens are needed (context + 1)" in err
+    status, _, _ = ask("train", cases / "cases/field/hand/text/empty.txt", "--out", tmp_path / "run")
+    assert status == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_f07_a_text_of_one_symbol_is_learned_at_once(tmp_path: Path, ask: Ask) -> None:
+    (tmp_path / "text.txt").write_text("a" * 2000, encoding="utf-8")
+    status, out, _ = ask("train", tmp_path / "text.txt", "--out", tmp_path / "run", *SHORT, "--json")
+    assert status == 0
+    assert (json.loads(out)["loss"], json.loads(out)["val_loss"]) == (0, 0)
+    found = json.loads(ask("eval", tmp_path / "run", tmp_path / "text.txt", "--json")[1])
+    assert (found["loss"], found["perplexity"]) == (0, 1)
+
+
+def test_a_folder_that_holds_anything_is_left_alone(run: Path, tmp_path: Path, ask: Ask) -> None:
+    text, before = run.parent / "text.txt", fingerprint(run)
+    status, _, err = ask("train", text, "--out", run, *SHORT)
+    assert status == 2
+    assert "holds another run" in err
+    assert "--resume" in err
+    foreign = tmp_path / "mine"
+    foreign.mkdir()
+    (foreign / "letter.txt").write_text("dear", encoding="utf-8")
+    for flags in ((), ("--resume",)):
+        status, _, err = ask("train", text, "--out", foreign, *SHORT, *flags)
+        assert status == 2
+        assert "holds something else" in err
+    assert ask("train", text, "--out", foreign / "letter.txt", *SHORT)[0] == 2
+    assert [path.name for path in foreign.iterdir()] == ["letter.txt"]
+    assert fingerprint(run) == before
+
+
+def test_words_without_text_or_folder_are_refused(tmp_path: Path, ask: Ask) -> None:
+    assert "at least one file is needed" in ask("train", "--out", tmp_path / "run")[2]
+    assert "--out" in ask("train", write_text(tmp_path))[2]
+    status, _, err = ask("train", "--out", tmp_path / "run", "--resume")
+    assert status == 2
+    assert "no run in it" in err
+
+
+# --- a plan -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_a_run_would_take_and_writes_nothing(tmp_path: Path, ask: Ask) -> None:
+    text = write_text(tmp_path)
+    status, out, _ = ask("train", text, "--plan", "--json", *SHORT)
+    plan = json.loads(out)
+    assert status == 0
+    assert (plan["steps"], plan["tokens"], plan["text_tokens"]) == (12, 12 * 64, len(some_text()))
+    assert plan["settings"]["rates"]["optimizer"] == "muon"
+    status, out, _ = ask("train", text, "--plan", *SHORT)
+    assert f"{plan['parameters']:,}" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+    assert ask("train", text, "--out", tmp_path / "run", *SHORT)[0] == 0
+    assert sum(w.numel() for w in load(tmp_path / "run").parameters()) == plan["parameters"]
+
+
+def test_minutes_become_steps_that_are_frozen_with_the_run(tmp_path: Path, ask: Ask) -> None:
+    text = write_text(tmp_path)
+    flags = (*SMALL, "--batch-size", 4, "--quiet", "--minutes", 0.01)
+    status, out, _ = ask("train", text, "--out", tmp_path / "run", *flags, "--json")
+    settings = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["settings"]
+    assert status == 0
+    assert json.loads(out)["step"] == settings["steps"] == settings["schedule"]["steps"] >= 1
+    status, _, err = ask("train", text, "--out", tmp_path / "run", *flags, "--resume")
+    assert (status, "nothing to do" in err) == (0, True)
+
+
+# --- nothing is ever lost ---------------------------------------------------------------------------------------------
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, step: int, number: int = signal.SIGINT, times: int = 1) -> None:
+    """Send this process a signal when the row of `step` is written."""
+    append = Journal.append
+
+    def signalled(self: Journal, row: dict[str, object]) -> None:
+        append(self, row)
+        if row["step"] == step:
+            for _ in range(times):
+                signal.raise_signal(number)
+
+    monkeypatch.setattr(Journal, "append", signalled)
+
+
+@pytest.mark.parametrize("flags", [(), ("--optimizer", "adamw"), ("--dtype", "float32"), ("--micro-batch", "3")])
+def test_l6_a_resumed_run_is_the_uninterrupted_run(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    """Default settings as shipped, bfloat16 where the processor has it, and others."""
+    text = write_text(tmp_path)
+    words = ("train", text, *SHORT, "--eval-every", 4, *flags)
+    assert ask(*words, "--out", tmp_path / "whole")[0] == 0
+    for step, number in ((5, signal.SIGINT), (9, signal.SIGTERM)):
+        with monkeypatch.context() as patch:
+            interrupted(patch, step, number)
+            status, _, err = ask(*words, "--out", tmp_path / "run", "--resume")
+        assert status == 130
+        assert f"after step {step}, saved in" in err
+        assert f"step-{step};" in err
+    assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 0
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+    assert untimed(tmp_path / "whole") == untimed(tmp_path / "run")
+
+
+@pytest.mark.parametrize("step", [0, 12])
+def test_f24_resume_at_the_first_and_at_the_last_step(run: Path, tmp_path: Path, ask: Ask, step: int) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    if step == 0:  # as a run that was killed before its first step
+        for old in runs.steps_in(copy):
+            shutil.rmtree(old)
+        (copy / "metrics.jsonl").unlink()
+        model = load(run)
+        settings = Settings.from_json(json.loads((run / "run.json").read_text(encoding="utf-8"))["settings"])
+        from plainformer.initial import draws
+
+        model.take(draws(model.spec, settings.initial, settings.seed))
+        runs.save_step(copy, 0, model, {}, {"step": 0, "seconds": 0.0})
+    assert carry_on(copy, quiet=True).ending == ("done" if step == 0 else "nothing to do")
+    assert same_weights(run, copy)
+    assert untimed(run) == untimed(copy)
+
+
+def test_a_finished_run_has_nothing_to_do(run: Path, ask: Ask) -> None:
+    before = fingerprint(run)
+    for words in ((run.parent / "text.txt",), ()):
+        status, out, err = ask("train", *words, "--out", run, "--resume")
+        assert status == 0
+        assert "nothing to do" in err
+        assert f"{metrics(run)[-1]['val_loss']:.4f}" in out
+    assert fingerprint(run) == before
+
+
+def test_a_second_signal_stops_at_once_and_leaves_the_last_whole_step(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(monkeypatch, 6, times=2)
+    words = ("train", write_text(tmp_path), *SHORT, "--out", tmp_path / "run", "--save-every", 5)
+    assert ask(*words)[0] == 130
+    assert newest(tmp_path / "run").name == "step-5"
+
+
+def test_other_arguments_on_resume_are_refused_each_by_name(run: Path, tmp_path: Path, ask: Ask) -> None:
+    before = fingerprint(run)
+    text = run.parent / "text.txt"
+    words = ("--steps", 13, "--lr", 0.5, "--d-model", 24, "--seed", 1, "--optimizer", "adamw", "--batch-size", 4)
+    status, _, err = ask("train", text, "--out", run, "--resume", *words)
+    assert status == 2
+    assert len(err.splitlines()) == 2
+    asked = dict(zip([str(word)[2:].replace("-", "_") for word in words[::2]], words[1::2], strict=True))
+    with pytest.raises(PlainformerError) as refused:
+        check_resume(run, [text], asked)
+    named = sorted(fault.where for fault in refused.value.faults)
+    assert named == ["--d-model", "--lr", "--optimizer", "--seed", "--steps"]
+    other = tmp_path / "other.txt"
+    other.write_text(some_text(seed=1), encoding="utf-8")
+    status, _, err = ask("train", other, "--out", run, "--resume")
+    assert status == 2
+    assert "is not the text of this run" in err
+    assert ask("train", text, "--out", run, "--resume", *SHORT)[0] == 0  # the same ones are welcome
+    assert fingerprint(run) == before
+
+
+def test_a_run_at_work_is_not_worked_on_by_another(run: Path, ask: Ask) -> None:
+    with held(run):
+        status, _, err = ask("train", "--out", run, "--resume")
+    assert status == 2
+    assert "another process is at work in it" in err
+
+
+def test_a_loss_that_is_no_number_stops_before_the_update(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("train", write_text(tmp_path), *SHORT, "--save-every", 100)
+    whole, real = tmp_path / "whole", loop.gradients
+    assert ask(*words, "--out", whole)[0] == 0
+    calls = iter(range(100))
+    monkeypatch.setattr(loop, "gradients", lambda *given: real(*given) * (float("nan") if next(calls) == 7 else 1))
+    status, out, err = ask(*words, "--out", tmp_path / "run")
+    assert (status, out) == (3, "")
+    assert "before step 8 was taken: the loss is nan" in err
+    assert "step-7" in err
+    assert newest(tmp_path / "run").name == "step-7"
+    monkeypatch.setattr(loop, "gradients", real)
+    assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 0
+    assert same_weights(whole, tmp_path / "run")
+
+
+def test_weights_that_blew_up_are_never_saved(tmp_path: Path, ask: Ask) -> None:
+    words = ("train", write_text(tmp_path), *SHORT, "--optimizer", "adamw", "--lr", 1e38, "--save-every", 100)
+    status, _, err = ask(*words, "--out", tmp_path / "run", "--warmup", 0)
+    assert status == 3
+    assert "the last good state is in" in err
+    assert all(bool(w.isfinite().all()) for w in load(tmp_path / "run").parameters())
+
+
+# --- kill -9 ----------------------------------------------------------------------------------------------------------
+
+DRIVER = """
+import sys, torch
+torch.set_num_threads(1)
+from plainformer.training import carry_on
+print("ready", flush=True)
+carry_on(sys.argv[1], quiet=True)
+"""
+
+
+def killed_and_resumed(folder: Path, words: tuple[object, ...], n_kills: int, seed: int) -> None:
+    """Kill a run that saves each step at random moments, then let it end; hold it against one that was let be."""
+    assert main([str(word) for word in ("train", *words, "--out", folder / "whole")]) == 0
+    from plainformer.training import start
+
+    asked = json.loads((folder / "whole" / "run.json").read_text(encoding="utf-8"))["asked"]
+    start([folder / "text.txt"], folder / "run", asked)
+    rng, step = random.Random(seed), 0
+    for _ in range(n_kills):
+        with subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(folder / "run")], stdout=subprocess.PIPE, env=os.environ
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(rng.uniform(0, 0.5))
+            process.kill()
+        rows = metrics_whole(folder / "run")
+        saved = runs.step_of(newest(folder / "run"))
+        assert saved >= step
+        assert saved >= len(rows) - 1  # at most one save back
+        step = saved
+    carry_on(folder / "run", quiet=True)
+    assert same_weights(folder / "whole", folder / "run")
+    assert untimed(folder / "whole") == untimed(folder / "run")
+
+
+def metrics_whole(run: Path) -> list[object]:
+    from plainformer.training.journal import rows
+
+    return list(rows(run / "metrics.jsonl"))
+
+
+KILLED = (*SMALL, "--batch-size", 4, "--save-every", 1, "--eval-every", 20, "--quiet")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9")
+def test_l6_a_killed_run_loses_at_most_one_step_and_ends_the_same(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, (write_text(tmp_path), *KILLED, "--steps", 60), n_kills=3, seed=0)
+
+
+@pytest.mark.proof
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9")
+def test_f26_thirty_kills_at_random_moments(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, (write_text(tmp_path), *KILLED, "--steps", 600), n_kills=30, seed=1)
+
+
+def test_a_folder_whose_start_was_killed_is_started_again(tmp_path: Path, ask: Ask) -> None:
+    left = tmp_path / ".run.part"
+    left.mkdir()
+    (left / "run.json").write_text("{", encoding="utf-8")
+    words = ("train", write_text(tmp_path), *SHORT, "--out", tmp_path / "run", "--resume")
+    status, _, err = ask(*words)
+    assert status == 0
+    assert "nothing to go on with" in err
+    assert not left.exists()
+
+
+def test_a_damaged_run_is_refused_by_file(run: Path, tmp_path: Path, ask: Ask) -> None:
+    for file, content in (("run.json", "{"), ("run.json", '{"version": 1}'), ("tokens.bin", "PF")):
+        copy = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(run, copy)
+        (copy / file).write_text(content, encoding="utf-8")
+        status, _, err = ask("train", "--out", copy, "--resume")
+        assert status == 2
+        assert file in err
+    with pytest.raises(PlainformerError):
+        carry_on(tmp_path / "0")
