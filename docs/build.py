@@ -236,9 +236,9 @@ def made(page: str) -> str:
 
 
 def false_values(page: str) -> Iterator[str]:
-    """The lines of checked blocks whose `# value` is not what the line gives."""
+    """The lines of checked blocks whose `# value` is not what the line gives. A page's blocks go on from each other."""
+    names: dict[str, object] = {}
     for block in CHECKED.findall(page):
-        names: dict[str, object] = {}
         for node in ast.parse(block).body:
             source = ast.get_source_segment(block, node) or ""
             line = block.splitlines()[(node.end_lineno or 1) - 1]
