@@ -80,6 +80,15 @@ def test_greedy_ids_are_the_same_in_float32_in_any_company(name: str) -> None:
         assert both == [alone[i] for i in order]
 
 
+def test_prompts_that_several_rows_share_go_to_the_right_rows() -> None:
+    model = of_weight("llama")
+    a, b, c = [1, 2, 3], [4, 5], [6, 7, 8, 9]
+    together = generate(model, [a, b, a, c, b], 8, seed=2)
+    assert together.n_positions == 9 + 5 * 7
+    assert together.new == generate(model, [a, b, a, c, b], 8, seed=2, cached=False).new
+    assert [together.new[i] for i in (0, 1, 3)] == [generate(model, each, 8, seed=2).new[0] for each in (a, b, c)]
+
+
 def test_many_samples_of_one_prompt_read_it_once_and_differ() -> None:
     model = Transformer(tiny_spec())
     found = generate(model, [[1, 2, 3]] * 4, 6, seed=1)
@@ -108,6 +117,8 @@ def test_the_best_token_is_taken_at_temperature_0_and_the_prompt_is_kept() -> No
         ({"temperature": float("inf")}, ["temperature"]),
         ({"top_k": 0}, ["top_k"]),
         ({"top_k": -1, "top_p": 0.0, "min_p": 1.5, "seed": -3}, ["top_k", "top_p", "min_p", "seed"]),
+        ({"top_k": 2.5, "seed": float("nan")}, ["top_k", "seed"]),
+        ({"top_k": float("inf")}, ["top_k"]),
         ({"top_p": 1.01}, ["top_p"]),
         ({"top_p": float("nan"), "min_p": float("nan")}, ["top_p", "min_p"]),
     ],

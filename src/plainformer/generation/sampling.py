@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Sampling:
     def _faults(self) -> Iterator[Fault]:
         if not (isfinite(self.temperature) and self.temperature >= 0):
             yield Fault("temperature", self.temperature, "must be a finite number of at least 0")
-        if self.top_k is not None and not (self.top_k >= 1 and self.top_k == int(self.top_k)):
+        if self.top_k is not None and not (isinstance(self.top_k, Integral) and self.top_k >= 1):
             yield Fault(
                 "top_k", self.top_k, "must be a whole number of at least 1", "leave it out to allow every token"
             )
@@ -54,7 +55,7 @@ class Sampling:
             yield Fault("top_p", self.top_p, "must be above 0 and at most 1")
         if not 0 <= self.min_p <= 1:
             yield Fault("min_p", self.min_p, "must be at least 0 and at most 1")
-        if self.seed != int(self.seed) or self.seed < 0:
+        if not isinstance(self.seed, Integral) or self.seed < 0:
             yield Fault("seed", self.seed, "must be a whole number of at least 0")
 
 
@@ -67,13 +68,13 @@ def choices(logits_V: Array, sampling: Sampling) -> tuple[Array, Array]:
         )
     if sampling.greedy:
         return np.array([best]), np.ones(1)
-    ids_N = np.arange(len(logits_V))
-    if sampling.top_k is not None and sampling.top_k < len(ids_N):
-        worst = np.partition(logits_V, -sampling.top_k)[-sampling.top_k]
-        ids_N = np.flatnonzero(logits_V >= worst)  # more than k where scores are equal
-    narrowed = sampling.top_p < 1 or len(ids_N) < len(logits_V)
+    ids_N, top_k = np.arange(len(logits_V)), sampling.top_k
+    narrowed = sampling.top_p < 1
+    if top_k is not None and top_k < len(ids_N):
+        worst = np.partition(logits_V, -top_k)[-top_k]
+        ids_N, narrowed = np.flatnonzero(logits_V >= worst), True  # more than k where scores are equal
     if narrowed:  # best first
-        ids_N = ids_N[np.argsort(-logits_V[ids_N], kind="stable")][: sampling.top_k]
+        ids_N = ids_N[np.argsort(-logits_V[ids_N], kind="stable")][:top_k]
     p_N = np.exp((logits_V[ids_N] - logits_V[best]) / sampling.temperature)
     p_N /= p_N.sum()
     if sampling.top_p < 1:
@@ -82,7 +83,7 @@ def choices(logits_V: Array, sampling: Sampling) -> tuple[Array, Array]:
     if sampling.min_p > 0:
         likely = p_N >= sampling.min_p * p_N.max()
         ids_N, p_N = ids_N[likely], p_N[likely]
-    if narrowed:  # by id again: one draw gives the same token whatever was cut away beyond it
+    if narrowed:  # by id again: limits that cut nothing change no token
         by_id = np.argsort(ids_N)
         ids_N, p_N = ids_N[by_id], p_N[by_id]
     return ids_N, p_N / p_N.sum()
