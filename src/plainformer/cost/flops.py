@@ -37,8 +37,9 @@ def flops(part: object, work: Work) -> int:
 @flops.register(type(None))
 @flops.register(s.Norm)
 @flops.register(s.Table)
+@flops.register(s.Sinusoid)
 @flops.register(s.RelativeBias)
-def _(part: s.Norm | s.Table | s.RelativeBias | None, work: Work) -> int:
+def _(part: s.Norm | s.Table | s.Sinusoid | s.RelativeBias | None, work: Work) -> int:
     return 0
 
 
