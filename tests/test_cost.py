@@ -281,7 +281,7 @@ def test_an_adapter_costs_its_two_products() -> None:
 
 def test_every_part_has_a_rule_or_holds_no_products() -> None:
     """So that a new kind of part cannot be sized at nothing by accident."""
-    shapeless = {s.Lora, s.Scaling, s.Rotary, s.Scores, s.Sinusoid, s.Branch}  # inside parts whose rules read them
+    shapeless = {s.Lora, s.Scaling, s.Rotary, s.Scores, s.Branch}  # inside parts whose rules read them
     routers = {s.ChosenSoftmaxRouter, s.SoftmaxRouter, s.SigmoidRouter}  # read by the rule of Experts
     parts = {kind for room in (s, mixers) for kind in vars(room).values() if hasattr(kind, "__dataclass_fields__")}
     assert {kind for kind in parts if kind not in flops.registry} == shapeless | routers
