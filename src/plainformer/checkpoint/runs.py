@@ -69,7 +69,7 @@ def steps_in(run: Path) -> list[Path]:
 
 def write_step(folder: Path, model: Transformer, optimizer: Mapping[str, Tensor], state: Mapping[str, object]) -> None:
     """Fill a folder with one step."""
-    for name, tensors in ((MODEL, dict(model.named_parameters())), (OPTIMIZER, optimizer)):
+    for name, tensors in ((MODEL, model.state_dict()), (OPTIMIZER, optimizer)):
         try:
             save_file({key: t.detach().contiguous() for key, t in tensors.items()}, folder / name, {"format": "pt"})
         except SafetensorError as error:  # what the system says reaches us in its words
@@ -167,8 +167,8 @@ def spec_of(path: str | Path) -> Spec:
 
 
 def tokenizer_file(path: str | Path) -> Path:
-    """Where the tokenizer of a run lies, or that of the run that a step stands in."""
-    return run_of(path) / "tokenizer.json"
+    """Where the tokenizer of a run lies, of the run that a step stands in, or of a published folder."""
+    return (run_of(path) if is_run(path) or is_step(path) else Path(path)) / "tokenizer.json"
 
 
 def tokenizer_of(path: str | Path) -> Tokenizer:
@@ -200,14 +200,13 @@ def load_run(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
 @torch.no_grad()
 def fill(model: Transformer, step: Path, dtype: torch.dtype | None = None) -> None:
     """Read a step's weights into a model, one at a time."""
-    mine = dict(model.named_parameters())
-    found: set[str] = set()
+    mine, found = model.state_dict(), set[str]()
     for name, tensor in tensors_in(step / MODEL):
         if name not in mine or mine[name].shape != tensor.shape:
             want = tuple(mine[name].shape) if name in mine else "absent"
             raise refuse(f"{step / MODEL}: {name}", tuple(tensor.shape), f"must be {want}, by spec.json")
         if not found:
-            model.to(dtype or tensor.dtype)
+            mine = model.to(dtype or tensor.dtype).state_dict()
         mine[name].copy_(tensor)
         found.add(name)
     if missing := sorted(mine.keys() - found):
