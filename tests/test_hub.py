@@ -78,7 +78,8 @@ def test_a_trained_run_opens_in_transformers_tokenizer_and_all(
     assert ids == mine.encode("the cat sat").tolist()
     assert tokenizer.decode(ids) == "the cat sat"
     with torch.no_grad():
-        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, load(run)(torch.tensor([ids])), rtol=0, atol=2e-5)
+        logits = load(run)(torch.tensor([ids]))
+        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, logits, rtol=0, atol=2e-5)
     assert main(["generate", str(tmp_path / "out"), "--prompt", "the", "--max-new-tokens", "3", "--seed", "1"]) == 0
     assert capsys.readouterr().out.startswith("the")
 
@@ -97,7 +98,7 @@ def test_what_stands_there_is_left_alone(tmp_path: Path) -> None:
 
 def test_no_class_no_folder(tmp_path: Path) -> None:
     spec = decoders.gpt2(**SIZES, mlp_bias=False)
-    with pytest.raises(PlainformerError, match="mlp|bias"):
+    with pytest.raises(PlainformerError, match=r"mlp|bias"):
         export(model_of(spec), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

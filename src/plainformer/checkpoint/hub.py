@@ -1,4 +1,4 @@
-"""Folders as published on the hub: config.json, safetensors, tokenizer.json. In and out, by the names of transformers."""
+"""Folders as published on the hub: config.json, safetensors, tokenizer.json. In and out, named as transformers does."""
 
 from __future__ import annotations
 
