@@ -76,15 +76,17 @@ def read(config: Mapping[str, Any], where: str = "config.json") -> Reading:
     keys.refuse_set("per_layer_config", "settings of single layers cannot be said yet", (None, {}))
     room, family = READERS[model_type].split(".")
     reader: Callable[[Keys], Spec] = getattr(import_module(f"plainformer.huggingface.configs_{room}"), family)
+    text = keys.sub("text_config")
+    dtype = keys.get("torch_dtype", "dtype") or text.get("torch_dtype", "dtype")
+    quantization = keys.get("quantization_config", "compression_config") or text.get("quantization_config")
+    if quantization is not None and not isinstance(quantization, Mapping):
+        keys.fault("quantization_config", quantization, "must be an object")
     try:
         spec = reader(keys)
     except PlainformerError as error:  # what is wrong with the keys comes first: it is said in their names
         raise PlainformerError(faults or error.faults) from None
     if faults:
         raise PlainformerError(faults)
-    text = keys.sub("text_config")
-    dtype = keys.get("torch_dtype", "dtype") or text.get("torch_dtype", "dtype")
-    quantization = keys.get("quantization_config", "compression_config") or text.get("quantization_config")
     return Reading(
         spec=spec,
         family=family,

@@ -18,7 +18,7 @@ def gpt2(keys: Keys) -> Spec:
             vocab_size=keys.count("vocab_size"),
             max_seq_len=keys.count("n_positions", "max_position_embeddings", "n_ctx", default=1024),
             d_model=d_model,
-            n_layers=keys.count("n_layer", "num_hidden_layers"),
+            n_layers=keys.layers("n_layer", "num_hidden_layers"),
             n_heads=keys.count("n_head", "num_attention_heads"),
             d_ff=keys.count("n_inner", default=4 * d_model),
             activation=keys.activation("activation_function", "gelu_new"),
@@ -36,7 +36,7 @@ def opt(keys: Keys) -> Spec:
             vocab_size=keys.count("vocab_size"),
             max_seq_len=keys.count("max_position_embeddings", default=2048),
             d_model=d_model,
-            n_layers=keys.count("num_hidden_layers"),
+            n_layers=keys.layers("num_hidden_layers"),
             n_heads=keys.count("num_attention_heads"),
             d_ff=keys.count("ffn_dim"),
             d_embed=keys.count("word_embed_proj_dim", default=d_model),
@@ -53,15 +53,17 @@ def opt(keys: Keys) -> Spec:
 def gpt_neox(keys: Keys) -> Spec:
     keys.divides("num_attention_heads", "hidden_size")
     max_seq_len = keys.count("max_position_embeddings", default=2048)
+    d_model, n_heads, share = keys.count("hidden_size"), keys.count("num_attention_heads"), keys.rotary_share(0.25)
+    keys.turned(d_model // n_heads, share)
     return keys.with_head(
         decoders.gpt_neox(
             vocab_size=keys.count("vocab_size"),
             max_seq_len=max_seq_len,
-            d_model=keys.count("hidden_size"),
-            n_layers=keys.count("num_hidden_layers"),
-            n_heads=keys.count("num_attention_heads"),
+            d_model=d_model,
+            n_layers=keys.layers("num_hidden_layers"),
+            n_heads=n_heads,
             d_ff=keys.count("intermediate_size"),
-            rotary_share=keys.rotary_share(0.25),
+            rotary_share=share,
             theta=keys.theta(keys.real("rotary_emb_base", default=10000.0)),
             scaling=keys.scaling(max_seq_len),
             activation=keys.activation(default="gelu"),

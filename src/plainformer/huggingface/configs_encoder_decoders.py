@@ -18,8 +18,8 @@ def bart(keys: Keys) -> Spec:
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("max_position_embeddings", default=1024),
         d_model=d_model,
-        n_encoder_layers=keys.count("encoder_layers", "num_hidden_layers"),
-        n_decoder_layers=keys.count("decoder_layers"),
+        n_encoder_layers=keys.layers("encoder_layers", "num_hidden_layers"),
+        n_decoder_layers=keys.layers("decoder_layers"),
         n_encoder_heads=keys.count("encoder_attention_heads", "num_attention_heads"),
         n_decoder_heads=keys.count("decoder_attention_heads"),
         d_encoder_ff=keys.count("encoder_ffn_dim"),
@@ -47,15 +47,15 @@ def t5_like(keys: Keys, default: str) -> Spec:
     tied = keys.tied(True)
     if not tied:
         keys.note("The head has weights of its own, as in the published files; some library versions tie it by force.")
-    n_layers = keys.count("num_layers", "num_hidden_layers")
+    n_layers = keys.layers("num_layers", "num_hidden_layers")
     keys.note("T5 has no end of positions: n_positions is the length it was trained with.")
-    alone = (keys.get("architectures") or [""])[0].endswith("EncoderModel")
+    alone = keys.architecture().endswith("EncoderModel")
     return encoder_decoders.t5(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("n_positions", default=512),
         d_model=keys.count("d_model", "hidden_size"),
         n_encoder_layers=n_layers,
-        n_decoder_layers=0 if alone else keys.count("num_decoder_layers", default=n_layers),
+        n_decoder_layers=0 if alone else keys.layers("num_decoder_layers", default=n_layers),
         n_heads=keys.count("num_heads", "num_attention_heads"),
         d_head=keys.count("d_kv", "head_dim"),
         d_ff=keys.count("d_ff"),

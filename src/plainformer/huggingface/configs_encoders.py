@@ -12,7 +12,7 @@ from plainformer.spec import Spec
 def head(keys: Keys) -> Literal["masked", "pooler"] | None:
     """By the class named in `architectures`: its own head, or a base class's pooler."""
     keys.refuse_set("is_decoder", "an encoder's layers with a causal mask cannot be said yet")
-    name = str((keys.get("architectures") or [""])[0])
+    name = keys.architecture()
     if keys.headed():
         if name.endswith("ForPreTraining"):
             keys.note(f"{name} also has a pooler and a sentence head, which are not counted.")
@@ -30,7 +30,7 @@ def bert(keys: Keys) -> Spec:
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("max_position_embeddings", default=512),
         d_model=keys.count("hidden_size"),
-        n_layers=keys.count("num_hidden_layers"),
+        n_layers=keys.layers("num_hidden_layers"),
         n_heads=keys.count("num_attention_heads"),
         d_ff=keys.count("intermediate_size"),
         n_types=keys.count("type_vocab_size", default=2),
@@ -49,11 +49,11 @@ def albert(keys: Keys) -> Spec:
         max_seq_len=keys.count("max_position_embeddings", default=512),
         d_model=keys.count("hidden_size"),
         d_embed=keys.count("embedding_size", default=128),
-        n_layers=keys.count("num_hidden_layers"),
+        n_layers=keys.layers("num_hidden_layers"),
         n_heads=keys.count("num_attention_heads"),
         d_ff=keys.count("intermediate_size"),
-        n_groups=keys.count("num_hidden_groups", default=1),
-        n_inner=keys.count("inner_group_num", default=1),
+        n_groups=keys.layers("num_hidden_groups", default=1),
+        n_inner=keys.layers("inner_group_num", default=1),
         n_types=keys.count("type_vocab_size", default=2),
         activation=keys.activation(default="gelu_new"),
         eps=keys.real("layer_norm_eps", default=1e-12),

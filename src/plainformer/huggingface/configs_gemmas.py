@@ -23,7 +23,7 @@ def gemma(keys: Keys) -> Spec:
             vocab_size=keys.count("vocab_size"),
             max_seq_len=max_seq_len,
             d_model=keys.count("hidden_size"),
-            n_layers=keys.count("num_hidden_layers"),
+            n_layers=keys.layers("num_hidden_layers"),
             n_heads=n_heads,
             n_kv_heads=n_kv_heads,
             d_head=d_head,
@@ -41,7 +41,7 @@ def gemma2(keys: Keys) -> Spec:
     keys.refuse_set("use_bidirectional_attention", "a decoder whose tokens all see each other cannot be said yet")
     n_heads, n_kv_heads, d_head = keys.heads(kv_default=4, d_head_default=256)
     max_seq_len = keys.count("max_position_embeddings", default=8192)
-    n_layers, window = keys.count("num_hidden_layers"), keys.count("sliding_window", default=4096)
+    n_layers, window = keys.layers("num_hidden_layers"), keys.count("sliding_window", default=4096)
     rotary = keys.rotary(d_head, max_seq_len=max_seq_len)
     return keys.with_head(
         gemmas.gemma2(
@@ -75,7 +75,7 @@ def gemma3(keys: Keys) -> Spec:
     n_heads, d_model = text.count("num_attention_heads", default=8), text.count("hidden_size", default=2304)
     n_kv_heads, d_head = text.count("num_key_value_heads", default=4), text.count("head_dim", default=256)
     max_seq_len = text.count("max_position_embeddings", default=131072)
-    n_layers, window = text.count("num_hidden_layers", default=26), text.count("sliding_window", default=4096)
+    n_layers, window = text.layers("num_hidden_layers", default=26), text.count("sliding_window", default=4096)
     every = text.count("sliding_window_pattern", default=6)
     pattern = [window if (i + 1) % every else None for i in range(n_layers)]
     local = text.real("rope_local_base_freq", default=10000.0)
@@ -119,7 +119,7 @@ def siglip(vision: Keys, d_out: int) -> Tower:
     eps = vision.real("layer_norm_eps", default=1e-6)
     return towers.vision_transformer(
         d_model=d_model,
-        n_layers=vision.count("num_hidden_layers", default=12),
+        n_layers=vision.layers("num_hidden_layers", default=12),
         n_heads=vision.count("num_attention_heads", default=12),
         d_ff=vision.count("intermediate_size", default=3072),
         d_patch=vision.count("num_channels", default=3) * patch**2,
@@ -143,9 +143,10 @@ def gemma4(keys: Keys) -> Spec:
     n_heads, n_kv_heads, d_head = text.heads(kv_default=4, d_head_default=256)
     d_head_full = text.count("global_head_dim", default=512)
     same = text.flag("attention_k_eq_v", False)
-    n_layers, window = text.count("num_hidden_layers"), text.count("sliding_window", default=512)
+    n_layers, window = text.layers("num_hidden_layers"), text.count("sliding_window", default=512)
     max_seq_len = text.count("max_position_embeddings", default=131072)
     sparse = text.flag("enable_moe_block", False)
+    windows = text.windows(n_layers, [None if i % 6 == 5 else window for i in range(n_layers)], window)
     keys.note("The scalar of each layer, and what standardises the picture's rows, are buffers: not counted.")
     return keys.with_head(
         gemmas.gemma4(
@@ -158,7 +159,7 @@ def gemma4(keys: Keys) -> Spec:
             d_head=d_head,
             d_head_full=d_head_full,
             d_ff=text.count("intermediate_size"),
-            windows=text.windows(n_layers, [None if i % 6 == 5 else window for i in range(n_layers)], window),
+            windows=(*windows[:-1], None),  # the last layer sees all, whatever the pattern says
             rotary=gemma4_full_rotary(text, d_head_full),
             rotary_in_window=text.rotary(d_head, layer_type="sliding_attention", max_seq_len=max_seq_len),
             keys_are_values=same,
@@ -192,7 +193,7 @@ def gemma4_vision(vision: Keys, d_out: int) -> Tower:
     vision.note("The tower's rotation along two axes is not said: it changes no size.")
     return towers.gemma4_vision(
         d_model=vision.count("hidden_size", default=768),
-        n_layers=vision.count("num_hidden_layers", default=16),
+        n_layers=vision.layers("num_hidden_layers", default=16),
         n_heads=vision.count("num_attention_heads", default=12),
         n_kv_heads=vision.count("num_key_value_heads", default=12),
         d_head=vision.count("head_dim", default=64),

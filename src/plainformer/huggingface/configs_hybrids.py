@@ -31,7 +31,7 @@ def nemotron_h(keys: Keys) -> Spec:
         keys.fault("hybrid_override_pattern", None, "is missing: nothing says what the layers are")
     for word in sorted({str(word) for word in words} - LETTERS.keys()):
         keys.fault("hybrid_override_pattern", word, "no such kind of layer is known", f"known: {', '.join(LETTERS)}")
-    if keys.count("num_hidden_layers", default=len(words)) != len(words):
+    if keys.layers("num_hidden_layers", default=len(words)) != len(words):
         keys.fault("num_hidden_layers", keys.get("num_hidden_layers"), f"the pattern has {len(words)} layers")
     pattern = "".join(LETTERS.get(str(word), "M") for word in words)
     d_model, eps = keys.count("hidden_size"), keys.real("layer_norm_epsilon", "norm_eps", default=1e-5)
@@ -76,7 +76,7 @@ def nemotron_mixer(keys: Keys, d_model: int, eps: float) -> Mamba2:
 
 
 def nemotron_attention(keys: Keys, d_model: int) -> Attention:
-    n_heads, n_kv_heads, d_head = keys.heads(kv_default=8, d_head_default=128)
+    n_heads, n_kv_heads, d_head = keys.heads(kv_default=8, d_head_default=128, rotary=False)
     window = keys.optional("sliding_window")
     return attention(
         d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, d_head=d_head, scores=dot(d_head), window=window
@@ -111,8 +111,8 @@ def qwen3_5_moe(keys: Keys) -> Spec:
     text = keys.sub("text_config") if whole else keys
     text.refuse_set("attn_output_gate", "attention without its gate is another family", (None, True))
     text.refuse_set("mlp_only_layers", "layers without experts cannot be said yet", (None, []))
-    n_heads, n_kv_heads, d_head = text.heads(kv_default=2, d_head_default=256)
-    max_seq_len, n_layers = text.count("max_position_embeddings", default=32768), text.count("num_hidden_layers")
+    n_heads, n_kv_heads, d_head = text.heads(kv_default=2, d_head_default=256, rotary=False)
+    max_seq_len, n_layers = text.count("max_position_embeddings", default=32768), text.layers("num_hidden_layers")
     d_model, eps = text.count("hidden_size"), text.real("rms_norm_eps", default=1e-6)
     if text.get("mtp_num_hidden_layers"):
         keys.note("The draft layers (multi-token prediction) are in the files, not in the class: they are not counted.")
@@ -174,7 +174,7 @@ def qwen_vision(vision: Keys, d_out: int) -> Tower:
         vision.fault("out_hidden_size", vision.get("out_hidden_size"), f"must be text_config.hidden_size ({d_out})")
     return towers.vision_transformer(
         d_model=d_model,
-        n_layers=vision.count("depth", "num_hidden_layers", default=27),
+        n_layers=vision.layers("depth", "num_hidden_layers", default=27),
         n_heads=vision.count("num_heads", "num_attention_heads", default=16),
         d_ff=vision.count("intermediate_size", default=4304),
         d_patch=vision.count("in_channels", default=3) * vision.count("temporal_patch_size", default=2) * patch**2,

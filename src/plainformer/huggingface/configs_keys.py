@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
+MOST_LAYERS = 10000
 HEADED = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining", "DoubleHeadsModel")
 ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
 
@@ -62,6 +63,14 @@ class Keys:
             return value
         return 1
 
+    def layers(self, *names: str, default: int | None = None) -> int:
+        """A number of layers, few enough to be listed one by one."""
+        n_layers = self.count(*names, default=default)
+        if n_layers <= MOST_LAYERS:
+            return n_layers
+        self.fault(names[0], n_layers, f"must be at most {MOST_LAYERS}")
+        return 1
+
     def optional(self, *names: str, least: int = 1) -> int | None:
         """A whole number, or None where the key is absent or null."""
         return self.count(*names, least=least) if self.get(*names) is not None else None
@@ -93,7 +102,7 @@ class Keys:
         """What `known` has for the word under this key; another word is a fault."""
         word = self.config.get(name)
         word = default if word is None else word
-        if word not in known:
+        if not isinstance(word, str) or word not in known:
             self.fault(name, word, "is not known here", f"known: {', '.join(known)}")
             return known[default]
         return known[word]
@@ -111,8 +120,8 @@ class Keys:
 
     def refuse_set(self, name: str, rule: str, allowed: Sequence[object] = (None, False, 0)) -> None:
         """A fault if this key asks for something that a Spec cannot say yet."""
-        if self.config.get(name) not in allowed:
-            self.fault(name, self.config[name], rule)
+        if (value := self.config.get(name)) not in allowed:
+            self.fault(name, value, rule)
 
     def divides(self, divisor: str, name: str) -> None:
         """A fault if the count under `divisor` does not divide the one under `name`; both are named."""
@@ -130,22 +139,35 @@ class Keys:
         """The spec as it is, or without its head for a base class."""
         return spec if self.headed() else replace(spec, head=None)
 
-    def headed(self) -> bool:
-        """Whether the class named in `architectures` has a head over the vocabulary. Unsaid: it has."""
-        names = self.get("architectures") or []
+    def architecture(self) -> str:
+        """The first class named in `architectures`; empty if none is."""
+        names = self.get("architectures") or [""]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             self.fault("architectures", names, "must be a list of names")
+            return ""
+        return str(names[0])
+
+    def headed(self) -> bool:
+        """Whether the class named in `architectures` has a head over the vocabulary. Unsaid: it has."""
+        name = self.architecture()
+        if not name or name.endswith(HEADED):
             return True
-        if not names or any(name.endswith(HEADED) for name in names):
-            return True
-        if not names[0].endswith("Model"):
-            self.note(f"{names[0]} has a head of its own kind, which is not counted.")
-        else:
-            self.note(f"{names[0]} is a base class: it has no head over the vocabulary.")
+        kind = "is a base class: it has no head over the vocabulary"
+        self.note(f"{name} {kind if name.endswith('Model') else 'has a head of its own kind, which is not counted'}.")
         return False
 
-    def heads(self, *, kv_default: int | None = None, d_head_default: int | None = None) -> tuple[int, int, int]:
-        """(n_heads, n_kv_heads, d_head), all that must divide checked.
+    def turned(self, d_head: int, share: float) -> int:
+        """How many dimensions of a head are turned: an even number, or a fault."""
+        n_dims = int(d_head * share)
+        if n_dims % 2 or n_dims < 1:
+            rule = f"{n_dims} dimensions of each head would be turned, which takes pairs"
+            self.fault("head_dim", self.get("head_dim"), rule)
+        return n_dims
+
+    def heads(
+        self, *, kv_default: int | None = None, d_head_default: int | None = None, rotary: bool = True
+    ) -> tuple[int, int, int]:
+        """(n_heads, n_kv_heads, d_head), all that must divide checked; rotary: d_head is turned whole, so it is even.
 
         A null num_key_value_heads means one for each head, whatever the class's default for an absent one.
         """
@@ -156,7 +178,10 @@ class Keys:
             self.fault("num_key_value_heads", kv_heads, f"must divide num_attention_heads ({heads})")
         if d_head_default is None and not self.has("head_dim"):
             self.divides("num_attention_heads", "hidden_size")
-        return heads, kv_heads, self.count("head_dim", default=d_head_default or max(1, d_model // heads))
+        d_head = self.count("head_dim", default=d_head_default or max(1, d_model // heads))
+        if rotary:
+            self.turned(d_head, 1.0)
+        return heads, kv_heads, d_head
 
     def windows(self, n_layers: int, default: Sequence[int | None], window: int | None) -> tuple[int | None, ...]:
         """For each layer how many keys a query sees, by `layer_types` where that is said."""
@@ -171,7 +196,7 @@ class Keys:
             self.fault("layer_types", word, "is not known here", f"known: {', '.join(known)}")
         if window is None and "sliding_attention" in types:
             self.fault("sliding_window", None, "is missing, and some layers of layer_types have a window")
-        return tuple(known.get(word) for word in types)
+        return tuple(known.get(str(word)) for word in types)
 
     def rope(self, layer_type: str | None = None) -> Mapping[str, Any]:
         """The rotary settings as published, rope_scaling or rope_parameters; of one type of layer, if said so."""
@@ -232,6 +257,6 @@ class Keys:
         """The rotation of (one type of) layers; theta and share: the class's defaults."""
         return Rotary(
             theta=self.theta(theta, layer_type),
-            n_dims=int(d_head * self.rotary_share(share, layer_type)),
+            n_dims=self.turned(d_head, self.rotary_share(share, layer_type)),
             scaling=self.scaling(max_seq_len, layer_type),
         )

@@ -26,7 +26,7 @@ def llama_like(
             vocab_size=keys.count("vocab_size"),
             max_seq_len=max_seq_len,
             d_model=keys.count("hidden_size"),
-            n_layers=keys.count("num_hidden_layers"),
+            n_layers=keys.layers("num_hidden_layers"),
             n_heads=n_heads,
             n_kv_heads=n_kv_heads,
             d_head=d_head,
@@ -63,13 +63,13 @@ def mistral(keys: Keys) -> Spec:
         keys,
         max_seq_len=keys.count("max_position_embeddings", default=131072),
         heads=keys.heads(kv_default=8),
-        windows=(window,) * keys.count("num_hidden_layers"),
+        windows=(window,) * keys.layers("num_hidden_layers"),
     )
 
 
 def qwen_windows(keys: Keys) -> Windows:
     """By layer_types; else, where the switch is on, all layers from max_window_layers on."""
-    n_layers = keys.count("num_hidden_layers")
+    n_layers = keys.layers("num_hidden_layers")
     window = keys.count("sliding_window", default=4096) if keys.flag("use_sliding_window", False) else None
     first = keys.count("max_window_layers", default=28, least=0)
     return keys.windows(n_layers, [window if i >= first else None for i in range(n_layers)], window)
@@ -103,7 +103,7 @@ def olmo2(keys: Keys) -> Spec:
 
 
 def olmo3(keys: Keys) -> Spec:
-    n_layers, window = keys.count("num_hidden_layers"), keys.count("sliding_window", default=4096)
+    n_layers, window = keys.layers("num_hidden_layers"), keys.count("sliding_window", default=4096)
     pattern = [None if i % 4 == 3 else window for i in range(n_layers)]
     return olmo_like(keys, keys.windows(n_layers, pattern, window))
 
@@ -116,7 +116,7 @@ def olmo_like(keys: Keys, windows: Windows | None) -> Spec:
             vocab_size=keys.count("vocab_size"),
             max_seq_len=max_seq_len,
             d_model=keys.count("hidden_size"),
-            n_layers=keys.count("num_hidden_layers"),
+            n_layers=keys.layers("num_hidden_layers"),
             n_heads=n_heads,
             n_kv_heads=n_kv_heads,
             d_head=d_head,

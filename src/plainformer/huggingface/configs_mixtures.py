@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from plainformer.families import mixtures
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.spec import Linear, Router, SigmoidRouter, SoftmaxRouter, Spec
+from plainformer.spec import Linear, Router, Scaling, SigmoidRouter, SoftmaxRouter, Spec
+
+GPT_OSS_YARN = Scaling(
+    kind="yarn",
+    settings=(
+        ("beta_fast", 32.0),
+        ("beta_slow", 1.0),
+        ("factor", 32.0),
+        ("original_max_position_embeddings", 4096.0),
+        ("truncate", 0.0),
+    ),
+)
 
 
 def mixtral(keys: Keys) -> Spec:
     n_heads, n_kv_heads, d_head = keys.heads(kv_default=8)
     max_seq_len = keys.count("max_position_embeddings", default=131072)
-    n_layers = keys.count("num_hidden_layers")
+    n_layers = keys.layers("num_hidden_layers")
     return keys.with_head(
         mixtures.mixtral(
             vocab_size=keys.count("vocab_size"),
@@ -35,9 +46,12 @@ def mixtral(keys: Keys) -> Spec:
 
 def qwen3_moe(keys: Keys) -> Spec:
     n_heads, n_kv_heads, d_head = keys.heads(kv_default=4)
-    max_seq_len, n_layers = keys.count("max_position_embeddings", default=32768), keys.count("num_hidden_layers")
+    max_seq_len, n_layers = keys.count("max_position_embeddings", default=32768), keys.layers("num_hidden_layers")
     step, n_experts = keys.count("decoder_sparse_step", default=1), keys.count("num_experts", "num_local_experts")
     dense = keys.get("mlp_only_layers") or []
+    if not isinstance(dense, list):
+        keys.fault("mlp_only_layers", dense, "must be a list of layers' numbers")
+        dense = []
     window = keys.count("sliding_window", default=4096) if keys.flag("use_sliding_window", False) else None
     return keys.with_head(
         mixtures.qwen3_moe(
@@ -66,7 +80,7 @@ def qwen3_moe(keys: Keys) -> Spec:
 
 def gpt_oss(keys: Keys) -> Spec:
     n_heads, n_kv_heads, d_head = keys.heads(kv_default=8, d_head_default=64)
-    max_seq_len, n_layers = keys.count("max_position_embeddings", default=131072), keys.count("num_hidden_layers")
+    max_seq_len, n_layers = keys.count("max_position_embeddings", default=131072), keys.layers("num_hidden_layers")
     window = keys.count("sliding_window", default=128)
     keys.choice("hidden_act", {"silu": "swiglu_clamped"}, "silu")
     keys.refuse_set("swiglu_limit", "another clamp than 7 cannot be said yet", (None, 7.0))
@@ -83,7 +97,7 @@ def gpt_oss(keys: Keys) -> Spec:
             n_chosen=keys.count("num_experts_per_tok", "experts_per_token"),
             windows=keys.windows(n_layers, [None if i % 2 else window for i in range(n_layers)], window),
             theta=keys.theta(150000.0),
-            scaling=keys.scaling(max_seq_len),
+            scaling=keys.scaling(max_seq_len) if keys.get("rope_scaling", "rope_parameters") else GPT_OSS_YARN,
             eps=keys.real("rms_norm_eps", default=1e-5),
             tied=keys.tied(False),
             attention_bias=keys.flag("attention_bias", True),
@@ -134,7 +148,7 @@ def deepseek(keys: Keys, router: Router, *, max_seq_len: int, n_dense: int, n_sh
             vocab_size=keys.count("vocab_size"),
             max_seq_len=max_seq_len,
             d_model=keys.count("hidden_size"),
-            n_layers=keys.count("num_hidden_layers"),
+            n_layers=keys.layers("num_hidden_layers"),
             n_dense=keys.count("first_k_dense_replace", default=n_dense, least=0),
             n_heads=keys.count("num_attention_heads"),
             d_nope=keys.count("qk_nope_head_dim", default=128),
