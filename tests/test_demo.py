@@ -121,6 +121,15 @@ def test_a_curve_falls_from_the_upper_left_to_the_lower_right() -> None:
     assert falling == [" 0.00 ***", "         ****", "-9.00        ***", "      0        9"]
 
 
+def test_few_points_are_joined_by_a_line() -> None:
+    assert curve([(0.0, 2.0), (9.0, 0.0)], width=10, height=3, plain=True) == [
+        "2.00 ***",
+        "        ****",
+        "0.00        ***",
+        "     0        9",
+    ]
+
+
 @pytest.mark.parametrize("plain", [False, True])
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300),
