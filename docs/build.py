@@ -4,7 +4,7 @@ says what has drifted.
     <!-- runs: plainformer size gpt2 -->       the fenced block after it is that command's output
     <!-- checked -->                           the Python block after it runs, and each `# value` ending a line is true
     <!-- code: spec.NormedLinear -->           the Python block after it is that class; `ledger: NormedLinear` that rule
-    <!-- made: NAME --> ... <!-- end -->       what the function of that name in MADE gives
+    <!-- made: NAME --> ... <!-- end -->       what the function of that name in tables.py gives
     <!-- measured: NAME --> ... <!-- end -->   a table, or a transcript, of docs/measured/NAME.json
 
 The pictures in DRAWN are made of commands' outputs. Every command on a page is parsed, and every link is followed as
@@ -28,7 +28,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "plainformer"
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "src")]
+import tables  # noqa: E402
+
 HELP_PYTHON = (3, 11)  # argparse lays its help out differently in each version: the page is one version's
 WIDTH = 88
 
@@ -66,123 +68,7 @@ def output(command: str, width: int = WIDTH) -> str:
     return "\n".join(line.rstrip() for line in ran.stdout.splitlines()) + "\n"
 
 
-# --- tables made from the code ----------------------------------------------------------------------------------------
-
-
-def row(*cells: object) -> str:
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"
-
-
-def head(*names: str) -> list[str]:
-    return [row(*names), row(*("---" for _ in names))]
-
-
-def docstring(path: Path) -> str:
-    """The first sentence of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return re.split(r"(?<=[.?])\s", " ".join(text.split()))[0].rstrip(".")
-
-
-def cap(room: str) -> int:
-    """How many lines a room may have, as the tests of the house hold it."""
-    house = (ROOT / "tests" / "test_house.py").read_text(encoding="utf-8")
-    found = re.search(r"^ROOM_CAPS = (\{.+?\})", house, re.M), re.search(r"^FILE_CAP = (\d+)", house, re.M)
-    assert found[0], "the tests of the house have lost their caps"
-    assert found[1], "the tests of the house have lost their cap"
-    return int(ast.literal_eval(found[0][1]).get(room, found[1][1]))
-
-
-def files_of(room: str) -> list[Path]:
-    one = SOURCE / f"{room}.py"
-    return [one] if one.is_file() else sorted((SOURCE / room).rglob("*.py"))
-
-
-def rooms() -> str:
-    """Every room from the ground up, in the order in which they may import each other."""
-    listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    found = re.search(r"^layers = \[(.*?)^\]", listed, re.S | re.M)
-    assert found, "pyproject.toml lists no layers"
-    lines = head("room", "what it is")
-    for layer in reversed(re.findall(r'^ +"(.+?)"', found[1], re.M)):
-        for room in re.findall(r"\w+", layer):
-            if files := files_of(room):
-                first = files[0] if len(files) == 1 else SOURCE / room / "__init__.py"
-                lines.append(row(f"`{room}`", docstring(first)))
-    return "\n".join(lines) + "\n"
-
-
-READ = {
-    ("spec",): "what a transformer is, as data",
-    ("ledger",): "every weight that a spec implies",
-    ("formulas",): "each formula once: NumPy, float64, with its source",
-    ("reference",): "the definition: one rule a part, composed of the formulas",
-    ("kernels", "layers", "experts", "model"): "the same in PyTorch, fast",
-}
-
-
-def reading_order() -> str:
-    """The files to read, and how long they may get."""
-    lines = head("read in this order", "what it is", "lines")
-    for files, words in READ.items():
-        links = ", ".join(f"[`{room}.py`](src/plainformer/{room}.py)" for room in files)
-        caps = {cap(room) for room in files}
-        lines.append(row(links, words, f"at most {max(caps)}{' each' if len(files) > 1 else ''}"))
-    return "\n".join(lines) + "\n"
-
-
-# A part whose rule in a reading stands in that of the part that holds it.
-INSIDE = {
-    ("Table", "run"): "`Stack`, `Tokens`",
-    ("RelativeBias", "run"): "`Stack`",
-    ("Residual", "build"): "`Layer`",
-    ("Spec", "run"): "`logits`",
-    ("ChosenSoftmaxRouter", "cost"): "`Experts`",
-    ("SoftmaxRouter", "cost"): "`Experts`",
-    ("SigmoidRouter", "cost"): "`Experts`",
-}
-
-
-def rules() -> dict[str, dict[str, str]]:
-    """For each part that has weights: in which readings it has a rule ("yes"), stands inside another's, or has none."""
-    from plainformer import ledger, model, reference
-    from plainformer.cost.flops import flops
-    from plainformer.tree import PARTS
-
-    table = {}
-    for name, part in PARTS.items():
-        if part in ledger.weights.registry:
-            has = {
-                "count": True,
-                "cost": part in flops.registry,
-                "run": part in reference.run.registry,
-                "build": part in model.build.registry,
-            }
-            table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}
-    return table
-
-
-def readings() -> str:
-    lines = head("part", "count", "cost", "run (NumPy)", "build (PyTorch)")
-    lines += [row(f"`{name}`", *cells.values()) for name, cells in rules().items()]
-    return "\n".join(lines) + "\n"
-
-
-def code(room: str, sign: str, name: str) -> str:
-    """The source of a class (`room.Name`), or of the rule for a part of that class (`room: Name`)."""
-    for path in files_of(room):
-        text = path.read_text(encoding="utf-8")
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                found = True
-            elif sign == ": " and isinstance(node, ast.FunctionDef) and node.args.args:
-                kind = node.args.args[0].annotation
-                found = kind is not None and ast.unparse(kind).rpartition(".")[2] == name
-            else:
-                continue
-            if found and isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-                return "\n".join(text.splitlines()[first - 1 : node.end_lineno]) + "\n"
-    raise ValueError(f"{room} has no {name}")
+# --- parts made from the code -----------------------------------------------------------------------------------------
 
 
 def commands() -> str:
@@ -209,26 +95,22 @@ def measured(name: str) -> str:
     how = f"{how}. {data['note']}" if data.get("note") else f"{how}."
     if "text" in data:
         return f"```text\n{data['text']}```\n\n{how}\n"
-    lines = head(*data["columns"]) + [row(*(one[c] for c in data["columns"])) for one in data["rows"]]
+    lines = tables.head(*data["columns"]) + [tables.row(*(one[c] for c in data["columns"])) for one in data["rows"]]
     return "\n".join([*lines, "", how, ""])
 
 
 def picture(name: str) -> str:
     """A picture of a command's output."""
-    sys.path.insert(0, str(ROOT / "docs"))
     from terminal import terminal
 
     return terminal(DRAWN[name], output(DRAWN[name]))
 
 
-MADE: dict[str, Callable[[], str]] = {"rooms": rooms, "reading-order": reading_order, "readings": readings}
-
-
 def made(page: str) -> str:
     """The page with every generated part made anew."""
     page = RUNS.sub(lambda m: f"{m[1]}$ {m[2]}\n{output(m[2])}{m[3]}", page)
-    page = CODE.sub(lambda m: m[1] + code(m[2], m[3], m[4]) + m[5], page)
-    page = MADE_PART.sub(lambda m: m[1] + MADE[m[2]]() + m[3], page)
+    page = CODE.sub(lambda m: m[1] + tables.code(m[2], m[3], m[4]) + m[5], page)
+    page = MADE_PART.sub(lambda m: m[1] + tables.MADE[m[2]]() + m[3], page)
     return MEASURED.sub(lambda m: m[1] + measured(m[2]) + m[3], page)
 
 
@@ -373,5 +255,4 @@ def main(argv: list[str], say: Callable[[str], Any] = print) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "src"))
     raise SystemExit(main(sys.argv[1:]))

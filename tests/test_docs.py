@@ -74,7 +74,7 @@ def test_every_law_names_tests_that_are_there() -> None:
 
 def test_a_part_without_a_rule_is_named_in_the_limits() -> None:
     limits = text_of("docs/limits.md")
-    for name, cells in build.rules().items():
+    for name, cells in build.tables.rules().items():
         for reading, said in cells.items():
             assert said or f"`{name}`" in limits, f"{name} has no rule in {reading}, and docs/limits.md does not say so"
 

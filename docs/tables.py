@@ -1,0 +1,161 @@
+"""Tables of the pages that are made from the code: rooms, readings, recipes; and code itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "plainformer"
+
+
+def row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def head(*names: str) -> list[str]:
+    return [row(*names), row(*("---" for _ in names))]
+
+
+def docstring(path: Path) -> str:
+    """The first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return re.split(r"(?<=[.?])\s", " ".join(text.split()))[0].rstrip(".")
+
+
+def cap(room: str) -> int:
+    """How many lines a room may have, as the tests of the house hold it."""
+    house = (ROOT / "tests" / "test_house.py").read_text(encoding="utf-8")
+    found = re.search(r"^ROOM_CAPS = (\{.+?\})", house, re.M), re.search(r"^FILE_CAP = (\d+)", house, re.M)
+    assert found[0], "the tests of the house have lost their caps"
+    assert found[1], "the tests of the house have lost their cap"
+    return int(ast.literal_eval(found[0][1]).get(room, found[1][1]))
+
+
+def files_of(room: str) -> list[Path]:
+    one = SOURCE / f"{room}.py"
+    return [one] if one.is_file() else sorted((SOURCE / room).rglob("*.py"))
+
+
+def rooms() -> str:
+    """Every room from the ground up, in the order in which they may import each other."""
+    listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r"^layers = \[(.*?)^\]", listed, re.S | re.M)
+    assert found, "pyproject.toml lists no layers"
+    lines = head("room", "what it is")
+    for layer in reversed(re.findall(r'^ +"(.+?)"', found[1], re.M)):
+        for room in re.findall(r"\w+", layer):
+            if files := files_of(room):
+                first = files[0] if len(files) == 1 else SOURCE / room / "__init__.py"
+                lines.append(row(f"`{room}`", docstring(first)))
+    return "\n".join(lines) + "\n"
+
+
+READ = {
+    ("spec",): "what a transformer is, as data",
+    ("ledger",): "every weight that a spec implies",
+    ("formulas",): "each formula once: NumPy, float64, with its source",
+    ("reference",): "the definition: one rule a part, composed of the formulas",
+    ("kernels", "layers", "experts", "model"): "the same in PyTorch, fast",
+}
+
+
+def reading_order() -> str:
+    """The files to read, and how long they may get."""
+    lines = head("read in this order", "what it is", "lines")
+    for files, words in READ.items():
+        links = ", ".join(f"[`{room}.py`](src/plainformer/{room}.py)" for room in files)
+        caps = {cap(room) for room in files}
+        lines.append(row(links, words, f"at most {max(caps)}{' each' if len(files) > 1 else ''}"))
+    return "\n".join(lines) + "\n"
+
+
+# A part whose rule in a reading stands in that of the part that holds it.
+INSIDE = {
+    ("Table", "run"): "`Stack`, `Tokens`",
+    ("RelativeBias", "run"): "`Stack`",
+    ("Residual", "build"): "`Layer`",
+    ("Spec", "run"): "`logits`",
+    ("ChosenSoftmaxRouter", "cost"): "`Experts`",
+    ("SoftmaxRouter", "cost"): "`Experts`",
+    ("SigmoidRouter", "cost"): "`Experts`",
+}
+
+
+def rules() -> dict[str, dict[str, str]]:
+    """For each part that has weights: in which readings it has a rule ("yes"), stands inside another's, or has none."""
+    from plainformer import ledger, model, reference
+    from plainformer.cost.flops import flops
+    from plainformer.tree import PARTS
+
+    table = {}
+    for name, part in PARTS.items():
+        if part in ledger.weights.registry:
+            has = {
+                "count": True,
+                "cost": part in flops.registry,
+                "run": part in reference.run.registry,
+                "build": part in model.build.registry,
+            }
+            table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}
+    return table
+
+
+def recipe() -> str:
+    """What a run decides where nothing is said, for each preset that is meant to be trained."""
+    from plainformer.presets import TRAINABLE, presets
+    from plainformer.training.decisions import TOKENIZER, VALIDATION
+    from plainformer.training.recipe import OF_PRESET, RECIPES
+
+    lines = head("", *(f"`--preset {name}`" for name in TRAINABLE))
+    specs = [presets[name] for name in TRAINABLE]
+    found = [RECIPES[OF_PRESET[name]] for name in TRAINABLE]
+    rates = [recipe.rates for recipe in found]
+    lines.append(row("layout", *(place.rpartition(".")[2] for place, _ in TRAINABLE.values())))
+    lines.append(row("layers, width", *(f"{len(spec.main.layers)}, {spec.d_model}" for spec in specs)))
+    lines.append(row("context", *(spec.max_seq_len for spec in specs)))
+    lines.append(row("optimiser", *(each.optimizer for each in rates)))
+    lines.append(row("peak rate of matrices", *(f"{each.matrices:g}" for each in rates)))
+    lines.append(row("of token table, head, rest", *(f"{r.embedding:g}, {r.head:g}, {r.rest:g}" for r in rates)))
+    lines.append(row("rows a step, steps", *(f"{each.batch_size}, {each.steps:,}" for each in found)))
+    lines.append(row("schedule", *(f"{each.shape}, steady for {each.steady:.0%}" for each in found)))
+    lines.append(row("warm-up steps", *(each.warmup for each in found)))
+    lines.append(row("first weights", *(each.initial for each in found)))
+    lines.append(row("longest gradient", *("any" if each.clip is None else f"{each.clip:g}" for each in found)))
+    both = f"`{TOKENIZER}`, the last {VALIDATION:.0%}"
+    lines.append(row("tokenizer, validation", *(both for _ in found)))
+    return "\n".join(lines) + "\n"
+
+
+def readings() -> str:
+    lines = head("part", "count", "cost", "run (NumPy)", "build (PyTorch)")
+    lines += [row(f"`{name}`", *cells.values()) for name, cells in rules().items()]
+    return "\n".join(lines) + "\n"
+
+
+def code(room: str, sign: str, name: str) -> str:
+    """The source of a class (`room.Name`), or of the rule for a part of that class (`room: Name`)."""
+    for path in files_of(room):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                found = True
+            elif sign == ": " and isinstance(node, ast.FunctionDef) and node.args.args:
+                kind = node.args.args[0].annotation
+                found = kind is not None and ast.unparse(kind).rpartition(".")[2] == name
+            else:
+                continue
+            if found and isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                return "\n".join(text.splitlines()[first - 1 : node.end_lineno]) + "\n"
+    raise ValueError(f"{room} has no {name}")
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "rooms": rooms,
+    "reading-order": reading_order,
+    "readings": readings,
+    "recipe": recipe,
+}
