@@ -85,6 +85,17 @@ PUBLISHED: dict[str, tuple[int, int | None, Config]] = {
         12_879_925_248,
         sized("mixtral", 4096, 32, 32, 14336, 32000, num_local_experts=8, num_experts_per_tok=2),
     ),
+    "bloom-560m": (
+        559_214_592,
+        None,
+        {"model_type": "bloom", "n_embed": 1024, "n_layer": 24, "num_attention_heads": 16, "vocab_size": 250880},
+    ),
+    "phi-4": (14_659_507_200, None, sized("phi3", 5120, 40, 40, 17920, 100352, num_key_value_heads=10)),
+    "qwen1.5-moe-a2.7b": (
+        14_315_784_192,
+        2_689_173_504,
+        sized("qwen2_moe", 2048, 24, 16, 5632, 151936, num_key_value_heads=16),
+    ),
     "qwen3-30b-a3b": (
         30_532_122_624,
         3_353_032_704,
@@ -128,6 +139,7 @@ PUBLISHED: dict[str, tuple[int, int | None, Config]] = {
     "bert-base": (109_514_298, None, sized("bert", 768, 12, 12, 3072, 30522)),
     "arctic-embed-m": (109_482_240, None, sized("bert", 768, 12, 12, 3072, 30522, architectures=["BertModel"])),
     "albert-xxlarge": (206_368_944, None, sized("albert", 4096, 12, 64, 16384, 30000)),
+    "modernbert-base": (149_655_232, None, sized("modernbert", 768, 22, 12, 1152, 50368)),
     "bart-base": (
         139_420_416,
         None,
@@ -184,6 +196,14 @@ STRANGERS: dict[str, tuple[str, dict[str, list[Any]]]] = {
         | {"enable_moe_block": [True, False], "num_hidden_layers": [7]},
     ),
     "mixtral": ("MixtralForCausalLM", GROUPED),
+    "bloom": ("BloomForCausalLM", {"hidden_size": [24], "num_attention_heads": [3, 6]}),
+    "phi3": ("Phi3ForCausalLM", GROUPED),
+    "qwen2_moe": (
+        "Qwen2MoeForCausalLM",
+        GROUPED
+        | {"decoder_sparse_step": [1, 2], "mlp_only_layers": [[], [1]], "qkv_bias": [True, False, None]}
+        | {"shared_expert_intermediate_size": [14]},
+    ),
     "qwen3_moe": (
         "Qwen3MoeForCausalLM",
         BIASED | {"decoder_sparse_step": [1, 2], "mlp_only_layers": [[], [1]], "head_dim": [None, 10]},
@@ -205,6 +225,11 @@ STRANGERS: dict[str, tuple[str, dict[str, list[Any]]]] = {
     ),
     "bert": ("BertForMaskedLM", {"type_vocab_size": [1, 2]}),
     "albert": ("AlbertForMaskedLM", {"embedding_size": [10], "num_hidden_groups": [1, 3], "inner_group_num": [1, 2]}),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        {"norm_bias": [True, False], "attention_bias": [True, False], "mlp_bias": [True, False, None]}
+        | {"classifier_bias": [True, False], "decoder_bias": [True, False], "cls_token_id": [0], "sep_token_id": [0]},
+    ),
     "bart": ("BartForConditionalGeneration", BART_KEYS),
     "t5": ("T5ForConditionalGeneration", T5_KEYS),
     "mt5": ("MT5ForConditionalGeneration", T5_KEYS),

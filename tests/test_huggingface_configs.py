@@ -156,6 +156,7 @@ def test_a_tied_head_is_counted_once() -> None:
 
 def test_an_absent_tie_is_the_classs_default_and_said() -> None:
     tied = {"gpt2", "gemma", "gemma2", "gemma3_text", "gemma4_text", "opt", "bert", "albert", "bart", "t5", "mt5"}
+    tied |= {"bloom", "modernbert"}
     for model_type in STRANGERS:
         config = tiny(model_type, random.Random(model_type))
         config.pop("tie_word_embeddings", None)

@@ -34,6 +34,7 @@ from plainformer.spec import (
     Tokens,
 )
 
+
 def bloom(
     *,
     vocab_size: int,

@@ -238,9 +238,12 @@ class Keys:
             settings.setdefault("original_max_position_embeddings", float(max_seq_len))
         if kind == "yarn":
             settings = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": 1.0} | settings
+        if kind == "dynamic":
+            settings["original_max_position_embeddings"] = float(max_seq_len)
+            self.note("Dynamic scaling sets in beyond max_position_embeddings, which is where a row ends here.")
         ordered = tuple(sorted(settings.items()))
         match kind:
-            case "linear" | "llama3" | "yarn":
+            case "linear" | "dynamic" | "llama3" | "yarn":
                 return Scaling(kind=kind, settings=ordered)
         self.note(f"The rotary positions are scaled in a way named {kind}, which is kept but not understood.")
         return Scaling(kind="other", settings=ordered)

@@ -1,10 +1,13 @@
-"""Readers for BLOOM, Qwen2-MoE and ModernBERT. Absent keys take the published class's defaults."""
+"""Readers for BLOOM, Phi-3, Qwen2-MoE and ModernBERT. Absent keys take the published class's defaults."""
 
 from __future__ import annotations
 
-from plainformer.families import others
+from dataclasses import replace
+
+from plainformer.families import llamas, others
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.spec import Spec
+from plainformer.spec import Rotary, Spec
+from plainformer.tree import rewrite
 
 
 def bloom(keys: Keys) -> Spec:
@@ -18,7 +21,7 @@ def bloom(keys: Keys) -> Spec:
             vocab_size=keys.count("vocab_size"),
             max_seq_len=keys.count("seq_length", default=2048),
             d_model=d_model,
-            n_layers=keys.count("n_layer", "num_hidden_layers"),
+            n_layers=keys.layers("n_layer", "num_hidden_layers"),
             n_heads=n_heads,
             eps=keys.real("layer_norm_epsilon", default=1e-5),
             tied=keys.tied(True),
@@ -26,9 +29,35 @@ def bloom(keys: Keys) -> Spec:
     )
 
 
+def phi3(keys: Keys) -> Spec:
+    """Llama with two pairs of matrices stored side by side; Phi-4-mini turns a share of each head."""
+    n_heads, n_kv_heads, d_head = keys.heads()
+    max_seq_len, n_layers = keys.count("max_position_embeddings", default=4096), keys.layers("num_hidden_layers")
+    whole = llamas.llama(
+        vocab_size=keys.count("vocab_size"),
+        max_seq_len=max_seq_len,
+        d_model=keys.count("hidden_size"),
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_ff=keys.count("intermediate_size"),
+        theta=keys.theta(),
+        scaling=keys.scaling(max_seq_len),
+        windows=(keys.optional("sliding_window"),) * n_layers,
+        activation=keys.activation(),
+        eps=keys.real("rms_norm_eps", default=1e-5),
+        tied=keys.tied(False),
+    )
+    n_dims = keys.turned(d_head, keys.rotary_share())
+    return keys.with_head(
+        rewrite(whole, lambda part: replace(part, n_dims=max(2, n_dims)) if isinstance(part, Rotary) else part)
+    )
+
+
 def qwen2_moe(keys: Keys) -> Spec:
     n_heads, n_kv_heads, d_head = keys.heads(kv_default=16)
-    max_seq_len, n_layers = keys.count("max_position_embeddings", default=32768), keys.count("num_hidden_layers")
+    max_seq_len, n_layers = keys.count("max_position_embeddings", default=32768), keys.layers("num_hidden_layers")
     step, dense = keys.count("decoder_sparse_step", default=1), keys.get("mlp_only_layers") or []
     if not isinstance(dense, list):
         keys.fault("mlp_only_layers", dense, "must be a list of layers' numbers")
@@ -66,7 +95,7 @@ def qwen2_moe(keys: Keys) -> Spec:
 def modernbert(keys: Keys) -> Spec:
     keys.divides("num_attention_heads", "hidden_size")
     d_model, n_heads = keys.count("hidden_size", default=768), keys.count("num_attention_heads", default=12)
-    max_seq_len, n_layers = keys.count("max_position_embeddings", default=8192), keys.count("num_hidden_layers")
+    max_seq_len, n_layers = keys.count("max_position_embeddings", default=8192), keys.layers("num_hidden_layers")
     window = keys.count("local_attention", default=128) // 2 + 1  # as many to either side, and the token itself
     every = keys.count("global_attn_every_n_layers", default=3)
     pattern = [window if i % every else None for i in range(n_layers)]

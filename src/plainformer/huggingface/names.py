@@ -30,14 +30,23 @@ def placed(rows: tuple[Row, ...], spec: Spec) -> Iterator[tuple[Row, str, tuple[
     for r in rows:
         for i in range(n_layers.get(r.ours[0].partition(".")[0], 0)) if "{i}" in r.theirs else (0,):
             names = tuple(name.replace("{i}", str(i)) for name in r.ours)
-            if names[0] in ours and not rivals(names[0], r.theirs, ours):
+            if counts(r, i, ours):
                 yield r, r.theirs.replace("{i}", str(i)), names
 
 
-def rivals(name: str, theirs: str, ours: set[str]) -> bool:
-    """T5 has two names for its way up: `wi` where there is no gate, `wi_1` where there is one."""
-    gated = name.replace(".up.", ".gate.") in ours
-    return (theirs.endswith(".wi.weight") and gated) or (theirs.endswith(".wi_1.weight") and not gated)
+def counts(r: Row, i: int, ours: set[str]) -> bool:
+    """Whether the ledger has the row's weights, and what the row asks to be beside them or not."""
+    first, beside, without = (name and name.replace("{i}", str(i)) for name in (r.ours[0], r.beside, r.without))
+    return first in ours and (beside is None or beside in ours) and without not in ours
+
+
+def spellings(name: str) -> Iterator[str]:
+    """How a tensor may be written in a checkpoint: as in the class with a head; without the first word, as the base
+    class writes it (GPT-2's and BLOOM's own files); BERT's own files have gamma and beta for a norm's gain and bias."""
+    for plain in (name, name.partition(".")[2]):
+        yield plain
+        if "LayerNorm." in plain:
+            yield plain.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 
 
 def heads_of(spec: Spec) -> int:
@@ -51,10 +60,10 @@ def to_ours(model_type: str, spec: Spec, theirs: Mapping[str, Any], xp: Any) -> 
     absent: list[str] = []
     for r, name, ours in placed(table_of(model_type), spec):
         names = [name.replace("{e}", str(e)) for e in range(shapes[ours[0]][0])] if r.lies == "stacked" else [name]
-        if missing := [n for n in names if n not in theirs]:
-            absent += missing
-        else:
-            out |= one_in(r, [theirs[n] for n in names], ours, shapes, spec, xp)
+        found = [next((written for written in spellings(n) if written in theirs), None) for n in names]
+        absent += [n for n, written in zip(names, found, strict=True) if written is None]
+        if None not in found:
+            out |= one_in(r, [theirs[written] for written in found if written], ours, shapes, spec, xp)
     wrong = [n for n, tensor in out.items() if tuple(tensor.shape) != shapes[n]]
     if absent or wrong:
         faults = [Fault(n, None, "is not in the checkpoint") for n in absent]

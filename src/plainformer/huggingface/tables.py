@@ -1,5 +1,7 @@
 """Where each family's published tensors stand in the ledger: one table a family, one row a pattern. {i} counts layers,
-{e} experts. A row whose weights a spec's ledger lacks (a bias, a norm in another place) is passed over."""
+{e} experts. A row whose weights a spec's ledger lacks (a bias, a norm in another place) is passed over.
+
+Names are those of the class with a head; `names.spellings` says how else they are written."""
 
 from __future__ import annotations
 
@@ -17,17 +19,21 @@ class Row:
     theirs: str
     ours: tuple[str, ...]
     lies: Lies = "same"
+    beside: str | None = None  # the row counts only where the ledger has this name
+    without: str | None = None  # or only where it has not
 
 
-def row(theirs: str, *ours: str, lies: Lies = "same") -> Row:
-    return Row(theirs, ours, lies)
+def row(theirs: str, *ours: str, lies: Lies = "same", beside: str | None = None, without: str | None = None) -> Row:
+    return Row(theirs, ours, lies, beside, without)
 
 
-def both(theirs: str, *ours: str, weight: Lies = "same", bias: Lies = "same") -> tuple[Row, Row]:
+def both(
+    theirs: str, *ours: str, weight: Lies = "same", bias: Lies = "same", without: str | None = None
+) -> tuple[Row, Row]:
     """The rows of a weight and of its bias."""
     return (
-        Row(f"{theirs}.weight", tuple(f"{name}.weight" for name in ours), weight),
-        Row(f"{theirs}.bias", tuple(f"{name}.bias" for name in ours), bias),
+        Row(f"{theirs}.weight", tuple(f"{name}.weight" for name in ours), weight, without=without),
+        Row(f"{theirs}.bias", tuple(f"{name}.bias" for name in ours), bias, without=without),
     )
 
 
@@ -97,13 +103,15 @@ OPT = (
 QK_NORMED = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "out", "q_norm": "q.norm", "k_norm": "k.norm"}
 
 
-def llama_like(norms: dict[str, str], *more: Row, attention: dict[str, str] = QK_NORMED) -> tuple[Row, ...]:
+def llama_like(
+    norms: dict[str, str], *more: Row, attention: dict[str, str] = QK_NORMED, feed_forward: dict[str, str] = GATED
+) -> tuple[Row, ...]:
     """What all that came of Llama share: {their norm in the layer: ours}, rows of their own, their projections."""
     return (
         row("model.embed_tokens.weight", "embedding.weight"),
         *several("model.layers.{i}.self_attn", f"{DECODER}.attention", attention),
         *several("model.layers.{i}", DECODER, norms),
-        *several("model.layers.{i}.mlp", f"{DECODER}.feed_forward", GATED),
+        *several("model.layers.{i}.mlp", f"{DECODER}.feed_forward", feed_forward),
         *more,
         row("model.norm.weight", "decoder.norm_last.weight"),
         row("lm_head.weight", "head.weight"),
@@ -124,6 +132,18 @@ SANDWICH = {"input_layernorm": "attention_norm", "pre_feedforward_layernorm": "f
 ROUTER = row("model.layers.{i}.mlp.gate.weight", f"{DECODER}.feed_forward.router.scores.weight")
 
 LLAMA = llama_like(PRE)
+PHI3 = llama_like(  # two pairs of matrices side by side
+    PRE,
+    row("model.layers.{i}.self_attn.qkv_proj.weight", *(f"{name}.weight" for name in QKV), lies="split"),
+    row(
+        "model.layers.{i}.mlp.gate_up_proj.weight",
+        f"{DECODER}.feed_forward.gate.weight",
+        f"{DECODER}.feed_forward.up.weight",
+        lies="split",
+    ),
+    attention={"o_proj": "out"},
+    feed_forward={"down_proj": "down"},
+)
 MIXTRAL = llama_like(
     PRE,
     row("model.layers.{i}.block_sparse_moe.gate.weight", f"{DECODER}.feed_forward.router.scores.weight"),
@@ -191,8 +211,9 @@ BERT = (
     row("bert.embeddings.token_type_embeddings.weight", "embedding.types.weight"),
     *both("bert.embeddings.LayerNorm", "encoder.norm_first"),
     *several("bert.encoder.layer.{i}", ENCODER, BERT_LAYER),
-    row("cls.predictions.decoder.weight", "head.weight"),
-    row("cls.predictions.bias", "head.bias"),
+    *both("bert.pooler.dense", "head", without="head.transform.weight"),
+    row("cls.predictions.decoder.weight", "head.weight", beside="head.transform.weight"),
+    row("cls.predictions.bias", "head.bias", beside="head.transform.weight"),
     *both("cls.predictions.transform.dense", "head.transform"),
     *both("cls.predictions.transform.LayerNorm", "head.norm"),
 )
@@ -214,10 +235,33 @@ ALBERT = (
     *both("albert.embeddings.LayerNorm", "embedding.norm"),
     *both("albert.encoder.embedding_hidden_mapping_in", "embedding.project"),
     *several("albert.encoder.albert_layer_groups.{i}.albert_layers.0", ENCODER, ALBERT_LAYER),
-    row("predictions.decoder.weight", "head.weight"),
-    row("predictions.bias", "head.bias"),
+    *both("albert.pooler", "head", without="head.transform.weight"),
+    row("predictions.decoder.weight", "head.weight", beside="head.transform.weight"),
+    row("predictions.bias", "head.bias", beside="head.transform.weight"),
     *both("predictions.dense", "head.transform"),
     *both("predictions.LayerNorm", "head.norm"),
+)
+
+# one matrix for queries, keys and values, one for gate and up; its first layer has no norm before attention
+MODERNBERT_QKV = tuple(f"{ENCODER}.attention.{name}" for name in "qkv")
+MODERNBERT = (
+    row("model.embeddings.tok_embeddings.weight", "embedding.weight"),
+    *both("model.embeddings.norm", "encoder.norm_first"),
+    *both("model.layers.{i}.attn_norm", f"{ENCODER}.attention_norm"),
+    *both("model.layers.{i}.attn.Wqkv", *MODERNBERT_QKV, weight="split", bias="split"),
+    *both("model.layers.{i}.attn.Wo", f"{ENCODER}.attention.out"),
+    *both("model.layers.{i}.mlp_norm", f"{ENCODER}.feed_forward_norm"),
+    *both(
+        "model.layers.{i}.mlp.Wi",
+        *(f"{ENCODER}.feed_forward.{n}" for n in ("gate", "up")),
+        weight="split",
+        bias="split",
+    ),
+    *both("model.layers.{i}.mlp.Wo", f"{ENCODER}.feed_forward.down"),
+    *both("model.final_norm", "encoder.norm_last"),
+    *both("head.dense", "head.transform"),
+    *both("head.norm", "head.norm"),
+    *both("decoder", "head"),
 )
 
 
@@ -248,7 +292,10 @@ def t5_stack(name: str, *parts: tuple[str, str]) -> tuple[Row, ...]:
     for j, (theirs, ours) in enumerate(parts):
         place, here = f"{name}.block.{{i}}.layer.{j}", f"{name}.layers.{{i}}.{ours}"
         names = {"q": "q", "k": "k", "v": "v", "o": "out", "wi": "up", "wi_0": "gate", "wi_1": "up", "wo": "down"}
-        rows += [row(f"{place}.{theirs}.{a}.weight", f"{here}.{b}.weight") for a, b in names.items()]
+        gate = f"{here}.gate.weight"  # two names for the way up: by whether there is a gate beside it
+        for a, b in names.items():
+            beside, without = gate if a == "wi_1" else None, gate if a == "wi" else None
+            rows.append(row(f"{place}.{theirs}.{a}.weight", f"{here}.{b}.weight", beside=beside, without=without))
         rows.append(row(f"{place}.layer_norm.weight", f"{here}_norm.weight"))
     rows.append(row(f"{name}.final_layer_norm.weight", f"{name}.norm_last.weight"))
     return tuple(rows)
@@ -275,6 +322,7 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "mistral": LLAMA,
     "qwen2": LLAMA,
     "qwen3": LLAMA,
+    "phi3": PHI3,
     "gemma": LLAMA,
     "gemma2": llama_like(SANDWICH),
     "gemma3_text": llama_like(SANDWICH),
@@ -288,6 +336,7 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "gpt_oss": GPT_OSS,
     "bert": BERT,
     "albert": ALBERT,
+    "modernbert": MODERNBERT,
     "bart": BART,
     "t5": T5,
     "mt5": T5,
