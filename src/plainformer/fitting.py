@@ -13,6 +13,7 @@ from plainformer.spec import (
     Activation,
     Attention,
     Bottleneck,
+    Branch,
     Experts,
     FeedForward,
     Head,
@@ -24,6 +25,8 @@ from plainformer.spec import (
     Residual,
     Rotary,
     Scaling,
+    SigmoidRouter,
+    Sinusoid,
     Spec,
     Stack,
     Table,
@@ -33,8 +36,13 @@ from plainformer.spec import (
 from plainformer.tree import walk
 
 Faults = Iterator[Fault]
-LINEAR_NEEDS = ("factor",)
-LLAMA3_NEEDS = ("factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings")
+FIRST_CONTEXT = "original_max_position_embeddings"
+NEEDS = {  # the settings without which a scaling cannot be computed
+    "linear": ("factor",),
+    "dynamic": ("factor", FIRST_CONTEXT),
+    "llama3": ("factor", "high_freq_factor", "low_freq_factor", FIRST_CONTEXT),
+    "yarn": ("beta_fast", "beta_slow", "factor", FIRST_CONTEXT),
+}
 
 
 def n_in(part: Projection) -> int:
@@ -100,9 +108,8 @@ def _(part: Lora) -> Faults:
 
 @misfits.register
 def _(part: Scaling) -> Faults:
-    yield from among("kind", part.kind, ("linear", "llama3", "yarn", "other"))
-    needs = {"linear": LINEAR_NEEDS, "llama3": LLAMA3_NEEDS}.get(part.kind, ())
-    if absent := [name for name in needs if name not in dict(part.settings)]:
+    yield from among("kind", part.kind, (*NEEDS, "other"))
+    if absent := [name for name in NEEDS.get(part.kind, ()) if name not in dict(part.settings)]:
         yield Fault("settings", sorted(dict(part.settings)), f"{part.kind} needs {', '.join(absent)}")
 
 
@@ -110,8 +117,16 @@ def _(part: Scaling) -> Faults:
 def _(part: Rotary) -> Faults:
     if part.n_dims % 2:
         yield Fault("n_dims", part.n_dims, "must be even: dimensions are turned in pairs")
+    if part.scaling and part.scaling.kind == "dynamic" and part.n_dims == 2:
+        yield Fault("n_dims", part.n_dims, "must be above 2 where scaling is dynamic: it leaves the first pair alone")
     if not part.theta > 0:
         yield Fault("theta", part.theta, "must be above 0")
+
+
+@misfits.register
+def _(part: Sinusoid) -> Faults:
+    if part.width % 2:
+        yield Fault("width", part.width, "must be even: a sine and a cosine each")
 
 
 @misfits.register
@@ -140,6 +155,9 @@ def _(part: Attention) -> Faults:
     yield from equal("out.n_in", part.out.n_in, part.n_heads * part.d_head, "must be n_heads * d_head")
     if not part.cross:
         yield from equal("k", n_in(part.k), n_in(part.q), "must read what q reads")
+    elif part.window or part.scores.rotary or part.scores.alibi:
+        rule = "a cross-attention sees all that the encoder said, in no order: no window, rotary or ALiBi"
+        yield Fault("cross", True, rule)
     if part.scores.rotary and part.scores.rotary.n_dims > part.d_head:
         yield Fault("scores.rotary.n_dims", part.scores.rotary.n_dims, f"must not exceed d_head ({part.d_head})")
 
@@ -161,6 +179,8 @@ def _(part: LatentAttention) -> Faults:
         "must give d_nope + d_value a head",
     )
     yield from equal("out.n_in", part.out.n_in, part.n_heads * part.d_value, "must be n_heads * d_value")
+    if part.scores.rotary:
+        yield from equal("scores.rotary.n_dims", part.scores.rotary.n_dims, part.d_rope, "must equal d_rope")
 
 
 @misfits.register
@@ -182,6 +202,29 @@ def _(part: Experts) -> Faults:
     yield from equal(
         "router.scores.n_in", part.router.scores.n_in, part.expert.up.n_in, "must read what the experts read"
     )
+    if part.shared:
+        yield from equal("shared", width(part.shared), width(part.expert), "must read and write what an expert does")
+    if part.shared_gate:
+        yield from equal("shared_gate", width(part.shared_gate), (part.expert.up.n_in, 1), "must give one number")
+        if part.shared is None:
+            yield Fault("shared_gate", part.shared_gate, "there is no shared expert for it")
+
+
+@misfits.register
+def _(part: SigmoidRouter) -> Faults:
+    n_experts, each = part.scores.n_out, part.scores.n_out // part.n_groups if part.n_groups > 0 else 0
+    if each < 2 or n_experts % part.n_groups:
+        yield Fault("n_groups", part.n_groups, f"must split {n_experts} experts into equal groups of at least 2")
+    if part.n_chosen_groups > part.n_groups:
+        yield Fault("n_chosen_groups", part.n_chosen_groups, f"must not exceed n_groups ({part.n_groups})")
+    elif part.n_chosen > each * part.n_chosen_groups:
+        yield Fault("n_chosen", part.n_chosen, f"must fit the chosen groups ({each * part.n_chosen_groups} experts)")
+
+
+@misfits.register
+def _(part: Branch) -> Faults:
+    if not part.name.isidentifier():
+        yield Fault("name", part.name, "must be one word: its weights stand at this name")
 
 
 @misfits.register
@@ -197,6 +240,12 @@ def _(part: Residual) -> Faults:
 def _(part: Stack) -> Faults:
     if not part.layers:
         yield Fault("layers", part.layers, "a stack needs at least one layer")
+    for where, inner in walk(part):
+        if part.relative and isinstance(inner, Attention) and not inner.cross:
+            if inner.n_heads != part.relative.n_heads:
+                yield Fault("relative.n_heads", part.relative.n_heads, f"must be those of {where} ({inner.n_heads})")
+            if inner.scores.alibi:
+                yield Fault(f"{where}.scores.alibi", True, "the stack has a relative bias already")
     for i in part.passes or ():
         if not 0 <= i < len(part.layers):
             yield Fault("passes", i, f"there is no such layer (there are {len(part.layers)})")
@@ -208,8 +257,8 @@ def _(part: Stack) -> Faults:
 
 def stream_faults(where: str, part: object, d_model: int) -> Faults:
     """Whatever stands on the stream reads and writes its width."""
-    for place, inner in walk(part):
-        if isinstance(inner, Residual):
+    for place, inner in walk(part, seen=set()):
+        if isinstance(inner, Residual) and inner.branches:
             for name, what in inner.parts():
                 if what is not None and width(what) != (d_model, d_model):
                     yield Fault(
@@ -237,6 +286,7 @@ def _(part: Tokens) -> Faults:
 @misfits.register
 def _(part: Head) -> Faults:
     inner = part.transform.n_out if part.transform else part.linear.n_in
+    yield from among("pool", part.pool, ("no", "first", "mean"))
     yield from equal("linear.n_in", part.linear.n_in, inner, "must equal transform.n_out")
     if part.activation:
         yield from among("activation", part.activation, get_args(Activation)[:-1])  # the clamped one needs a gate
@@ -263,7 +313,7 @@ def _(part: Spec) -> Faults:
     for name, stack in (("encoder", part.encoder), ("decoder", part.decoder)):
         if stack is not None:
             yield from stream_faults(name, stack, part.d_model)
-            crosses = any(isinstance(inner, Attention) and inner.cross for _, inner in walk(stack))
+            crosses = any(isinstance(inner, Attention) and inner.cross for _, inner in walk(stack, seen=set()))
             if crosses and (part.encoder is None or name == "encoder"):
                 yield Fault(f"{name}.cross_attention", "cross", "needs an encoder to read from")
     if part.head:
@@ -280,8 +330,18 @@ def _(part: Spec) -> Faults:
 
 
 def faults_of(spec: Spec) -> Faults:
-    """Every fault of a spec, each with the path of fields that leads to it."""
-    for where, part in walk(spec):
+    """Every fault of a spec, each with the path of fields that leads to it. First what is not there at all: the other
+    rules look at it."""
+    absent = [
+        Fault(f"{where}.{field.name}".lstrip("."), None, f"must be there: {type(part).__name__} needs it")
+        for where, part in walk(spec)
+        for field in (fields(part) if is_dataclass(part) else ())
+        if getattr(part, field.name) is None and "None" not in str(field.type)
+    ]
+    if absent:
+        yield from absent
+        return
+    for where, part in walk(spec, seen=set()):
         for field in fields(part) if is_dataclass(part) else ():
             value = getattr(part, field.name)
             counts = field.name.startswith(("n_", "d_")) or field.name in (

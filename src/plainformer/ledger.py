@@ -165,7 +165,8 @@ def _(part: s.Experts) -> Weights:
     yield from inside(part, "router")
     met = (part.router.n_chosen, part.n_experts)
     for w in weights(part.expert):
-        yield replace(w, name=f"experts.{w.name}", shape=(part.n_experts, *w.shape), kind="expert", met=met)
+        kind = "lora" if w.kind == "lora" else "expert"
+        yield replace(w, name=f"experts.{w.name}", shape=(part.n_experts, *w.shape), kind=kind, met=met)
     yield from (replace(w, kind="expert") for w in inside(part, "shared", "shared_gate"))
 
 

@@ -25,13 +25,20 @@ def children(part: object) -> Iterator[tuple[str, object]]:
         yield from ((field.name, getattr(part, field.name)) for field in fields(part))
 
 
-def walk(part: object, where: str = "") -> Iterator[tuple[str, object]]:
-    """Every part of a tree, outermost first, with the fields that lead to it ("decoder.layers.0.0.branches.0")."""
+def walk(part: object, where: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, object]]:
+    """Every part of a tree, outermost first, with the fields that lead to it ("decoder.layers.0.0.branches.0").
+
+    `seen`: filled with what was walked; an object that stands in several places is then given at its first alone.
+    """
+    if seen is not None:
+        if id(part) in seen:
+            return
+        seen.add(id(part))
     if is_dataclass(part):
         yield where, part
     for name, child in children(part):
         if is_dataclass(child) or isinstance(child, tuple):
-            yield from walk(child, f"{where}.{name}".lstrip("."))
+            yield from walk(child, f"{where}.{name}".lstrip("."), seen)
 
 
 def rewrite(part: P, change: Callable[[Any], Any]) -> P:
