@@ -45,36 +45,34 @@ NEEDS = {  # the settings without which a scaling cannot be computed
 }
 
 
+@singledispatch
+def width(part: object) -> tuple[int, int] | None:
+    """(what it reads, what it writes) of anything that stands on the stream; None for what has no width of its own."""
+    return None
+
+
+width.register(Linear, lambda part: (part.n_in, part.n_out))
+width.register(NormedLinear, lambda part: width(part.linear))
+width.register(Bottleneck, lambda part: (n_in(part.down), n_out(part.up)))
+width.register(Norm, lambda part: (part.width, part.width))
+width.register(Table, lambda part: (part.width, part.width))
+width.register(Attention, lambda part: (n_in(part.q), n_out(part.out)))
+width.register(LatentAttention, lambda part: (n_in(part.q), n_out(part.out)))
+width.register(GatedAttention, lambda part: width(part.attention))
+width.register(Mamba2, lambda part: (n_in(part.inner), n_out(part.out)))
+width.register(DeltaNet, lambda part: (n_in(part.qkv), n_out(part.out)))
+width.register(FeedForward, lambda part: (n_in(part.up), n_out(part.down)))
+width.register(Experts, lambda part: width(part.expert))
+
+
 def n_in(part: Projection) -> int:
-    return part.n_in if isinstance(part, Linear) else n_in(part.linear if isinstance(part, NormedLinear) else part.down)
+    found = width(part)
+    return found[0] if found else 0
 
 
 def n_out(part: Projection) -> int:
-    return part.n_out if isinstance(part, Linear) else n_out(part.linear if isinstance(part, NormedLinear) else part.up)
-
-
-def width(part: object) -> tuple[int, int] | None:
-    """(what it reads, what it writes) of anything that stands on the stream; None for what has no width of its own."""
-    match part:
-        case Linear() | NormedLinear() | Bottleneck():
-            return n_in(part), n_out(part)
-        case Norm() | Table():
-            return part.width, part.width
-        case Attention():
-            return n_in(part.q), part.out.n_out
-        case LatentAttention():
-            return n_in(part.q), part.out.n_out
-        case GatedAttention():
-            return width(part.attention)
-        case Mamba2():
-            return part.inner.n_in, part.out.n_out
-        case DeltaNet():
-            return part.qkv.n_in, part.out.n_out
-        case FeedForward():
-            return part.up.n_in, part.down.n_out
-        case Experts():
-            return width(part.expert)
-    return None
+    found = width(part)
+    return found[1] if found else 0
 
 
 def equal(where: str, value: object, other: object, rule: str) -> Faults:
