@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +56,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "coin": run_folder(folder / "coin", coin(), characters(COIN)),
         "xyz": run_folder(folder / "xyz", chain({0: 1, 1: 2, 2: 0}, n=3, max_seq_len=40), characters("xyz")),
         "digits": run_folder(folder / "digits", Transformer(tiny_spec(10)), digits),
+        "lines": run_folder(folder / "lines", chain({0: 1, 1: 0, 2: 0}, n=3), characters("ab\n")),
         "wide": run_folder(folder / "wide", automaton(np.zeros((3, 3)), n_rows=9), characters("\nab")),
     }
     return made
@@ -209,6 +211,7 @@ def test_no_prompt_and_an_empty_one_are_the_same_and_start_from_a_token_of_the_v
         assert none[:2] == empty[:2]
         assert none[0] == 0
     assert ask("generate", runs["xyz"], "--greedy", "--max-new-tokens", "3")[1] == "yzx\n", "from its first token"
+    assert ask("generate", runs["lines"], "--greedy", "--max-new-tokens", "3")[1] == "aba\n", "from its newline"
 
 
 def test_rows_of_the_head_beyond_the_tokenizer_are_never_written(ask: Asked, runs: dict[str, str]) -> None:
@@ -303,6 +306,7 @@ def test_inspect_tells_surprisal_by_token_and_the_verdicts(ask: Asked, runs: dic
     lines = out.splitlines()
     assert [line.split()[1] for line in lines[1:5]] == list("Sabc")
     assert [line.split()[2] for line in lines[2:5]] == [f"{-np.log2(p):.2f}" for p in (0.45, 0.30, 0.17)]
+    assert max(json.loads(ask("inspect", runs["xyz"], "--prompt", "xyzx", "--json")[1])["surprisal"][1:]) < 0.001
     assert "causal: yes: changing 3 tokens, one at a time, moved no earlier logit by a bit" in out
     assert "positions: not used" in out
     assert "positions: used" in ask("inspect", runs["digits"], "--prompt", "123")[1]
@@ -385,11 +389,16 @@ def test_text_comes_as_it_is_drawn(runs: dict[str, str]) -> None:
         "from plainformer.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", slow, "generate", runs["xyz"], "--prompt", "x", "--greedy", "--max-new-tokens", "6"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=buffered
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stdout.read(4) == b"xyzx"
+        said = b""
+        while len(said) < 4 and select.select([process.stdout], [], [], 60)[0]:
+            said += os.read(process.stdout.fileno(), 4)
         process.stdin.write(b"go on\n")
-        process.stdin.flush()
-        assert process.stdout.read() == b"yzx\n"
+        process.stdin.close()
+        assert (said, process.stdout.read()) == (b"xyzx", b"yzx\n")
     assert process.returncode == 0

@@ -12,6 +12,7 @@ from plainformer import PlainformerError, reference
 from plainformer import spec as s
 from plainformer.model import Transformer
 from plainformer.probing import attention_maps, causality, log2_odds, logit_lens, surprisal
+from plainformer.tree import walk
 from specs import TINY, arrays_of, has_experts, tokens_of
 
 NAMES = [
@@ -91,13 +92,20 @@ def test_the_lens_ends_at_the_logits_and_begins_at_the_embedding(name: str) -> N
     assert np.abs(lens[0][2] - logit_lens(model, [*tokens_T[:2][::-1], *tokens_T[2:]])[0][2]).max() == 0, "no layer yet"
 
 
-@pytest.mark.parametrize("name", sorted(TINY))
+def asks_for_positions(spec: s.Spec) -> bool:
+    """By what is in the spec: a table, a rotation, a slope or a bias by distance."""
+    parts = [part for _, part in walk(spec)]
+    fields = [getattr(part, name, None) for part in parts for name in ("positions", "rotary", "alibi", "relative")]
+    return any(fields)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_decoder_is_causal(name: str) -> None:
     verdict = causality(of_weight(TINY[name]).float(), tokens_of(TINY[name], 1, 12)[0])
     assert verdict.causal
     assert verdict.n_changes == 11
     assert verdict.largest == 0 or has_experts(TINY[name])
-    assert verdict.uses_positions == (name != "gpt2-no-positions")
+    assert verdict.uses_positions == asks_for_positions(TINY[name])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "mixtral"])
@@ -110,10 +118,10 @@ def test_a_model_that_sees_the_future_is_told(name: str) -> None:
 
 
 def test_a_leak_from_one_token_alone_is_told() -> None:
-    """The last token, seen by the first: the verdict looks at every change and at every logit before it."""
+    """The last token, seen at the first alone: the verdict looks at every change and at every logit before it."""
     model = of_weight(TINY["gpt2"])
-    embed = model.embedding.forward
-    model.embedding.forward = lambda t, _: embed(t) + 1e-9 * embed(t[:, -1:]) * (torch.arange(t.shape[1]) == 0)[:, None]  # type: ignore[method-assign]
+    forward, first_T1 = model.forward, (torch.arange(6) == 0)[:, None]
+    model.forward = lambda tokens_BT, **more: forward(tokens_BT, **more) + 1e-9 * tokens_BT[:, -1:, None] * first_T1  # type: ignore[method-assign]
     assert not causality(model, [1, 2, 3, 4, 5, 6]).causal
 
 
