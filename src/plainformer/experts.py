@@ -88,9 +88,10 @@ class Experts(nn.Module):
     def forward(self, x_BTD: Tensor, where: Where) -> Tensor:
         x_ND = x_BTD.flatten(0, -2)
         scores_NE, chosen_NE, gates_NE = cast(Routed, self.router(x_ND))
-        place = where.at(self.place)
-        for name, seen in (("gates", gates_NE), ("router.scores", scores_NE), ("router.chosen", chosen_NE)):
-            where.keep(f"{place}.{name}", seen)
+        router = where.at(f"{self.place}.router")
+        where.keep(f"{router}.scores", scores_NE)
+        where.keep(f"{router}.chosen", chosen_NE)
+        where.keep(f"{where.at(self.place)}.gates", gates_NE)
         if where.routed is not None:
             where.routed.append((scores_NE, chosen_NE))
         out_ND = self.grouped(x_ND, chosen_NE, gates_NE)

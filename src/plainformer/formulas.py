@@ -1,6 +1,6 @@
 """The formulas of a transformer on plain arrays: NumPy, float64, each once, with its source.
 
-T new positions, S all positions, H heads, G kv heads, K d_head, E experts, C chosen experts, V vocabulary.
+T new positions, S all positions, H heads, G kv heads, K d_head, J d_value, E experts, C chosen experts, V vocabulary.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def scaled_scores(q_HTK: Array, k_HSK: Array, scale: float) -> Array:
 def attention(
     q_HTK: Array,
     k_HSK: Array,
-    v_HSK: Array,
+    v_HSJ: Array,
     allowed_TS: Array,
     scale: float,
     bias_HTS: Array | float = 0.0,
@@ -117,10 +117,11 @@ def attention(
     scores_HTS = (scores_HTS if softcap is None else softcap * np.tanh(scores_HTS / softcap)) + bias_HTS
     if sinks_H is not None:
         sinks_HT1 = np.broadcast_to(sinks_H[:, None, None], (*scores_HTS.shape[:2], 1))
-        scores_HTS = np.concatenate((scores_HTS, sinks_HT1), -1)
-        allowed_TS = np.concatenate((allowed_TS, np.ones_like(allowed_TS[:, :1])), -1)
-    weights_HTS = softmax(scores_HTS, allowed_TS)[..., : v_HSK.shape[1]]
-    return weights_HTS @ v_HSK, weights_HTS
+        with_sinks = np.concatenate((np.where(allowed_TS, scores_HTS, -np.inf), sinks_HT1), -1)
+        weights_HTS = softmax(with_sinks)[..., :-1]
+    else:
+        weights_HTS = softmax(scores_HTS, allowed_TS)
+    return weights_HTS @ v_HSJ, weights_HTS
 
 
 def alibi_slopes(n_heads: int) -> Array:

@@ -43,8 +43,9 @@ def gains_less_one(spec: s.Spec) -> Set[str]:
 
 def drawn(spec: s.Spec, seed: int, draw: Callable[[np.random.Generator, Weight], Array]) -> Named:
     rng, less_one = np.random.default_rng(seed), gains_less_one(spec)
-    for w in Ledger.of(spec).weights:
-        yield w.name, draw(rng, w) if (c := constant(w, less_one)) is None else c
+    for w in Ledger.of(spec).rows:
+        if not w.same_as:  # buffers too: they begin at 0, and draw nothing
+            yield w.name, draw(rng, w) if (c := constant(w, less_one)) is None else c
 
 
 def gpt2(spec: s.Spec, seed: int = 0) -> Named:
@@ -137,7 +138,7 @@ RECIPES: dict[str, Callable[[s.Spec, int], Named]] = {"gpt2": gpt2, "lesson": le
 
 
 def draws(spec: s.Spec, recipe: str = "gpt2", seed: int = 0) -> Named:
-    """First weights of every row of the ledger that is a parameter: (name, float64 array), one at a time."""
+    """First weights of every row of the ledger but aliases: (name, float64 array), one at a time."""
     if recipe not in RECIPES:
         raise refuse("initial", recipe, f"must be one of {', '.join(RECIPES)}")
     return RECIPES[recipe](spec, seed)

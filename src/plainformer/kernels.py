@@ -1,7 +1,7 @@
 """The formulas again, on PyTorch tensors: fast, differentiable, in any dtype. Tests hold each to its twin.
 
-B batch, T new positions, S all positions, H heads, G kv heads, K d_head, E experts, N tokens of all rows, R rows of
-positions: B, or 1 where all rows stand together.
+B batch, T new positions, S all positions, H heads, G kv heads, K d_head, J d_value, E experts, N tokens of all rows,
+R rows of positions: B, or 1 where all rows stand together.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def rotate(x_BHTK: Tensor, cos: Tensor, sin: Tensor, rotary: s.Rotary) -> Tensor
 def attention(
     q_BHTK: Tensor,
     k_BGSK: Tensor,
-    v_BGSK: Tensor,
+    v_BGSJ: Tensor,
     allowed: Tensor,
     scale: float,
     bias: Tensor | None = None,
@@ -86,7 +86,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """The plain twin of the fused kernel: (output, weights). A query that may see nothing gets weights 0, output 0."""
     n_groups = q_BHTK.shape[-3] // k_BGSK.shape[-3]
-    k_BHSK, v_BHSK = (y.repeat_interleave(n_groups, -3) if n_groups > 1 else y for y in (k_BGSK, v_BGSK))
+    k_BHSK, v_BHSJ = (y.repeat_interleave(n_groups, -3) if n_groups > 1 else y for y in (k_BGSK, v_BGSJ))
     scores_BHTS = q_BHTK @ k_BHSK.transpose(-1, -2) * scale
     scores_BHTS = scores_BHTS if softcap is None else softcap * (scores_BHTS / softcap).tanh()
     scores_BHTS = (scores_BHTS if bias is None else scores_BHTS + bias).masked_fill(~allowed, -torch.inf)
@@ -96,16 +96,16 @@ def attention(
         sinks_BHT1 = sinks_H[:, None, None].expand(*scores_BHTS.shape[:-1], 1)
         weights_BHTS = torch.cat((scores_BHTS, sinks_BHT1), -1).softmax(-1)[..., :-1]
     weights_BHTS = weights_BHTS.masked_fill(~allowed, 0)
-    return weights_BHTS @ v_BHSK, weights_BHTS
+    return weights_BHTS @ v_BHSJ, weights_BHTS
 
 
 def fused_attention(
-    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, causal: bool, scale: float
+    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSJ: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
     """The same output without ever holding all weights. `causal` only where queries and keys are as many."""
     grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
     return F.scaled_dot_product_attention(
-        q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
+        q_BHTK, k_BGSK, v_BGSJ, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
     )
 
 

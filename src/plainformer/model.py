@@ -1,6 +1,7 @@
 """The same transformer in PyTorch, fast. Same parts, same names; tests hold it to the reference.
 
-B batch, T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, V vocabulary, L latent, J d_value.
+B batch, T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, V vocabulary, L latent, J d_value,
+P d_rope.
 """
 
 from __future__ import annotations
@@ -99,17 +100,18 @@ class LatentAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor, where: Where) -> Tensor:
         part, place, rotary = self.part, where.at(self.place), self.part.scores.rotary
-        q_BHTK, turned_q_BHTK = heads(self.q(x_BTD), part.d_nope + part.d_rope).split((part.d_nope, part.d_rope), -1)
-        down_BTL, turned_BTK = self.kv_down(x_BTD).split((part.kv_norm.width, part.d_rope), -1)
-        latent_B1SL, turned_B1SK = self.kv_norm(down_BTL)[:, None], turned_BTK[:, None]
+        q_BHTK, turned_q_BHTP = heads(self.q(x_BTD), part.d_nope + part.d_rope).split((part.d_nope, part.d_rope), -1)
+        down_BTL, turned_BTP = self.kv_down(x_BTD).split((part.kv_norm.width, part.d_rope), -1)
+        latent_B1SL, turned_B1SP = self.kv_norm(down_BTL)[:, None], turned_BTP[:, None]
         if rotary:
             cos, sin = where.turns(rotary, q_BHTK.dtype)
-            turned_q_BHTK, turned_B1SK = (rotate(y, cos, sin, rotary) for y in (turned_q_BHTK, turned_B1SK))
+            turned_q_BHTP, turned_B1SP = (rotate(y, cos, sin, rotary) for y in (turned_q_BHTP, turned_B1SP))
         if where.state:
-            latent_B1SL, turned_B1SK = where.state.append(place, latent_B1SL, turned_B1SK, where.positions_RT)
+            latent_B1SL, turned_B1SP = where.state.append(place, latent_B1SL, turned_B1SP, where.positions_RT)
         few = where.state is not None and x_BTD.shape[1] < part.kv_norm.width
-        form = self.compressed if few and where.trace is None and not hasattr(self.kv_up, "bias") else self.expanded
-        out_BHTJ = form(q_BHTK, turned_q_BHTK, latent_B1SL, turned_B1SK, where, place)
+        plain = not part.kv_up.bias and not part.kv_up.lora
+        form = self.compressed if few and plain and where.trace is None else self.expanded
+        out_BHTJ = form(q_BHTK, turned_q_BHTP, latent_B1SL, turned_B1SP, where, place)
         return cast(Tensor, self.out(out_BHTJ.transpose(1, 2).flatten(-2)))
 
     def expanded(
@@ -269,6 +271,10 @@ def unready(spec: s.Spec) -> Iterator[Fault]:
         }
         for name in (name for name, bad in faults.items() if bad):
             yield Fault(f"{where}.{name}".lstrip("."), getattr(part, name), "no rule runs this yet", "it can be sized")
+        scores = part.scores if isinstance(part, mixers.LatentAttention) else None
+        for name in ("softcap", "sinks", "alibi") if scores else ():
+            if asked := getattr(scores, name):
+                yield Fault(f"{where}.scores.{name}".lstrip("."), asked, "no rule runs this yet", "it can be sized")
 
 
 class Transformer(nn.Module):

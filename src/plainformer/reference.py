@@ -1,6 +1,7 @@
 """The definition of a transformer: NumPy, float64, one rule for each part. One row of tokens at a time.
 
-T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts, L latent.
+T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, F d_ff, V vocabulary, E experts, L latent,
+J d_value, P d_rope.
 It takes a spec and arrays named as in the ledger, and decides from the part, never from which names are there.
 """
 
@@ -47,12 +48,12 @@ class State:
     def n_tokens(self) -> int:
         return max((first.shape[1] for first, _ in self.kept.values()), default=0)
 
-    def append(self, place: str, k_GTK: Array, v_GTK: Array) -> tuple[Array, Array]:
+    def append(self, place: str, k_GTK: Array, v_GTJ: Array) -> tuple[Array, Array]:
         """All keys and values, the new ones last."""
         if place in self.kept:
-            k_GTK, v_GTK = (np.concatenate(pair, 1) for pair in zip(self.kept[place], (k_GTK, v_GTK), strict=True))
-        self.kept[place] = k_GTK, v_GTK
-        return k_GTK, v_GTK
+            k_GTK, v_GTJ = (np.concatenate(pair, 1) for pair in zip(self.kept[place], (k_GTK, v_GTJ), strict=True))
+        self.kept[place] = k_GTK, v_GTJ
+        return k_GTK, v_GTJ
 
     def truncate(self, n_tokens: int) -> None:
         """Forget all but the first n_tokens."""
@@ -197,21 +198,21 @@ def _(part: mixers.LatentAttention, w: Weights, x_TD: Array, where: Where) -> Ar
     only(part.scores, softcap=None, sinks=False, alibi=False)
     rotary, n_latent = part.scores.rotary, part.kv_norm.width
     q_HTK = heads(run(part.q, w.at("q"), x_TD, where), part.d_nope + part.d_rope)
-    down_TN = run(part.kv_down, w.at("kv_down"), x_TD, where)
-    latent_1TL = run(part.kv_norm, w.at("kv_norm"), down_TN[None, :, :n_latent], where)
-    turned_1TK, q_turned_HTK = down_TN[None, :, n_latent:], q_HTK[..., part.d_nope :]
+    down = run(part.kv_down, w.at("kv_down"), x_TD, where)
+    latent_1TL = run(part.kv_norm, w.at("kv_norm"), down[None, :, :n_latent], where)
+    turned_1TP, q_turned_HTP = down[None, :, n_latent:], q_HTK[..., part.d_nope :]
     if rotary:
-        turned_1TK, q_turned_HTK = (f.rotate(y, where.positions_T, rotary) for y in (turned_1TK, q_turned_HTK))
-    latent_1SL, turned_1SK = (
-        where.state.append(where.at(w.place), latent_1TL, turned_1TK) if where.state else (latent_1TL, turned_1TK)
+        turned_1TP, q_turned_HTP = (f.rotate(y, where.positions_T, rotary) for y in (turned_1TP, q_turned_HTP))
+    latent_1SL, turned_1SP = (
+        where.state.append(where.at(w.place), latent_1TL, turned_1TP) if where.state else (latent_1TL, turned_1TP)
     )
-    both_HSK = heads(run(part.kv_up, w.at("kv_up"), latent_1SL[0], where), part.d_nope + part.d_value)
-    k_HSK = np.concatenate((both_HSK[..., : part.d_nope], turned_1SK.repeat(part.n_heads, 0)), -1)
-    q_HTK = np.concatenate((q_HTK[..., : part.d_nope], q_turned_HTK), -1)
+    both = heads(run(part.kv_up, w.at("kv_up"), latent_1SL[0], where), part.d_nope + part.d_value)
+    k_HSK = np.concatenate((both[..., : part.d_nope], turned_1SP.repeat(part.n_heads, 0)), -1)
+    q_HTK = np.concatenate((q_HTK[..., : part.d_nope], q_turned_HTP), -1)
     allowed_TS = where.allowed(None, k_HSK.shape[1])
-    out_HTK, weights_HTS = f.attention(q_HTK, k_HSK, both_HSK[..., part.d_nope :], allowed_TS, part.scores.scale)
+    out_HTJ, weights_HTS = f.attention(q_HTK, k_HSK, both[..., part.d_nope :], allowed_TS, part.scores.scale)
     where.keep(f"{where.at(w.place)}.weights", weights_HTS)
-    return run(part.out, w.at("out"), together(out_HTK), where)
+    return run(part.out, w.at("out"), together(out_HTJ), where)
 
 
 @run.register
@@ -362,25 +363,25 @@ def hidden(
     tokens_T: ArrayLike,
     state: State | None = None,
     trace: dict[str, Array] | None = None,
-    source_T: ArrayLike | None = None,
+    source_S: ArrayLike | None = None,
     types_T: ArrayLike | None = None,
 ) -> Array:
     """The stream (T, D) after the last norm. With a state, the tokens go on from those it has read.
 
-    `source_T`: the text that an encoder-decoder's encoder reads; `types_T`: which of two sentences each token is of.
+    `source_S`: the text that an encoder-decoder's encoder reads; `types_T`: which of two sentences each token is of.
     """
     if spec.towers:
         raise refuse("Spec.towers", len(spec.towers), "no rule runs towers yet", "it can be sized")
     if state and not spec.main.causal:
         raise refuse("state", "a stack that is not causal", "each token would change what was said before")
-    if (spec.encoder is not None and spec.decoder is not None) != (source_T is not None):
-        raise refuse("source", source_T, "is what the encoder of an encoder-decoder reads, and no other")
+    if (spec.encoder is not None and spec.decoder is not None) != (source_S is not None):
+        raise refuse("source", source_S, "is what the encoder of an encoder-decoder reads, and no other")
     n_before, w = state.n_tokens if state else 0, Weights(arrays)
     tokens_T, memory_SD = check_tokens(spec, tokens_T, n_before), None
-    if source_T is not None:
-        source_T = check_tokens(spec, source_T)
-        there = Where(np.arange(len(source_T)), causal=False, trace=trace)
-        memory_SD = run(spec.encoder, w.at("encoder"), run(spec.embedding, w.at("embedding"), source_T, there), there)
+    if source_S is not None:
+        source_S = check_tokens(spec, source_S)
+        there = Where(np.arange(len(source_S)), causal=False, trace=trace)
+        memory_SD = run(spec.encoder, w.at("encoder"), run(spec.embedding, w.at("embedding"), source_S, there), there)
     types_T = None if types_T is None else np.asarray(types_T)
     here = Where(n_before + np.arange(len(tokens_T)), spec.main.causal, types_T, memory_SD, state=state, trace=trace)
     x_TD = run(spec.embedding, w.at("embedding"), tokens_T, here)
@@ -393,11 +394,11 @@ def logits(
     tokens_T: ArrayLike,
     state: State | None = None,
     trace: dict[str, Array] | None = None,
-    source_T: ArrayLike | None = None,
+    source_S: ArrayLike | None = None,
     types_T: ArrayLike | None = None,
 ) -> Array:
     """Scores (T, V): in a decoder row i scores every token as the one after tokens_T[i], in an encoder as its own."""
-    x_TD = hidden(spec, arrays, tokens_T, state, trace, source_T, types_T)
+    x_TD = hidden(spec, arrays, tokens_T, state, trace, source_S, types_T)
     return run(spec.head, Weights(arrays).at("head"), x_TD, Where(np.arange(len(x_TD)))) if spec.head else x_TD
 
 
@@ -430,8 +431,8 @@ def check_arrays(spec: s.Spec, arrays: Mapping[str, Array]) -> None:
     """Refuse arrays that are not the ledger's: absent names, wrong shapes, all at once."""
     faults = [
         refuse(w.name, arrays[w.name].shape if w.name in arrays else None, f"must have shape {w.shape}").faults[0]
-        for w in Ledger.of(spec).weights
-        if w.name not in arrays or arrays[w.name].shape != w.shape
+        for w in Ledger.of(spec).rows
+        if not w.same_as and (w.name not in arrays or arrays[w.name].shape != w.shape)
     ]
     if faults:
         raise PlainformerError(faults)
