@@ -27,7 +27,8 @@ from plainformer.reference import Weights
 from plainformer.states import State, Where
 
 Array = np.ndarray
-CAPS = {"gelu_exact", "gelu_tanh", "tied", "attn_bias_option", "encoder", "batch_generate", "kv", "counts", "kv_bytes"}
+CAPS = {"gelu_exact", "gelu_tanh", "tied", "attn_bias_option", "encoder", "batch_generate", "kv", "counts"}
+CAPS |= {"kv_bytes", "moe"}
 ROLES = (
     (r"wte", "embedding.weight"),
     (r"wpe", "decoder.positions.weight"),
@@ -178,6 +179,12 @@ class OfReference:
         kept = cost.Cost.of(spec, batch_size=batch, kv_dtype={2: "bfloat16", 4: "float32"}[bytes_per])
         return kept.cache_bytes
 
+    def gates(self, scores: Array, k: int) -> Array:
+        return formulas.top_k_gates(scores, k)
+
+    def balance_loss(self, scores: Array, k: int) -> float:
+        return formulas.balance_loss(scores, k)
+
 
 @contextmanager
 def counted(room: Any, name: str) -> Iterator[list[int]]:
@@ -311,6 +318,17 @@ class OfModel:
         for i in range(layers):
             state.append(f"decoder.layers.{i}.attention", new, new, torch.zeros(1, 1, dtype=torch.long, device="meta"))
         return state.n_bytes
+
+    def gates(self, scores: Array, k: int) -> Array:
+        """By the router's module, whose linear gives each token its own scores back."""
+        n = scores.shape[1]
+        router = m.build(s.ChosenSoftmaxRouter(scores=s.Linear(n_in=n, n_out=n), n_chosen=k)).double()
+        with torch.no_grad():
+            router.scores.weight.copy_(torch.eye(n))
+            return router(tensor(scores))[2].numpy()
+
+    def balance_loss(self, scores: Array, k: int) -> float:
+        return kernels.balance_loss(tensor(scores), kernels.choose(tensor(scores), k)).item()
 
 
 ADAPTERS: tuple[Any, ...] = (OfReference(), OfModel())

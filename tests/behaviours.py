@@ -1,7 +1,7 @@
 """Behaviours that any GPT must show, by short ids, each a function of an adapter that raises where it is not so.
 
 LN layer norm, GE the activation, FF feed-forward, AT attention, BL block, GP whole model, GR gradients, TR training,
-GN generation, KV its cache. The oracle at the top is written from the papers' formulas, apart from the product.
+GN generation, KV its cache, MO experts. The oracle at the top is from the papers' formulas, apart from the product.
 """
 
 from __future__ import annotations
@@ -517,3 +517,21 @@ def kv5_bytes_of_a_cache(ad: Any) -> None:
     for sizes, want in BYTES.items():
         assert ad.kv_bytes(**dict(zip(names, sizes, strict=True))) == want
     assert all(a < b for a, b in pairwise(BYTES.values()))
+
+
+# --- experts ----------------------------------------------------------------------------------------------------------
+
+
+@check("moe")
+def mo1_gates_are_shared_by_the_best(ad: Any) -> None:
+    assert np.allclose(ad.gates(np.array([[2.0, 1, 0.5, -1]]), 2), [[0.731059, 0.268941, 0, 0]], atol=1e-6)
+    assert ad.gates(np.zeros((1, 4)), 2)[0].tolist() == [0.5, 0.5, 0, 0]  # of equal scores the lower expert's wins
+
+
+@check("moe")
+def mo2_the_balance_loss_and_its_ends(ad: Any) -> None:
+    assert abs(ad.balance_loss(10 * np.eye(4), 1) - 1) < 1e-3
+    assert abs(ad.balance_loss(np.array([[10.0, 0, 0, 0]] * 4), 1) - 4) < 1e-2
+    probabilities = np.array([[0.9, 0.1], [0.45, 0.55], [0.45, 0.55]])
+    assert abs(ad.balance_loss(np.log(probabilities), 1) - 14 / 15) < 1e-6  # even traffic is no floor
+    assert abs(ad.balance_loss(np.array([[30.0, 15, *[0] * 6]] * 8), 2) - 4) < 1e-2  # n / k, not n

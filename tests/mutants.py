@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import laws
-from plainformer import ledger, reference, tree
+from plainformer import formulas, kernels, layers, ledger, reference, tree
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.generation import decoding
-from plainformer.states import State
+from plainformer.states import State, Where
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -57,23 +57,21 @@ def masks(see: Callable[[Any, Any], Any]) -> tuple[Break, Break]:
     """Which pairs may see each other, from (how long ago, window), for both sides."""
 
     def in_reference(original: Any) -> Any:
-        def allowed(part: s.Attention, where: reference.Where, n_keys: int) -> Any:
-            ago = where.positions_T[:, None] - np.arange(n_keys)
-            return see(ago, part.window) if where.causal else original(part, where, n_keys)
+        def allowed(self: reference.Where, window: int | None, n_keys: int) -> Any:
+            return see(self.ago(n_keys), window) if self.causal else original(self, window, n_keys)
 
         return allowed
 
     def in_model(patch: pytest.MonkeyPatch) -> None:
-        original = m.Where.allowed
+        original = Where.allowed
 
-        def allowed(self: m.Where, window: int | None, n_keys: int) -> Tensor:
-            ago = self.positions_RT[:, None, :, None] - torch.arange(n_keys)
-            return see(ago, window) if self.causal else original(self, window, n_keys)
+        def allowed(self: Where, window: int | None, n_keys: int) -> Tensor:
+            return see(self.ago(n_keys), window) if self.causal else original(self, window, n_keys)
 
-        patch.setattr(m.Where, "allowed", allowed)
-        patch.setattr(m.Where, "mask", lambda self, window, n_keys: (self.allowed(window, n_keys), False))
+        patch.setattr(Where, "allowed", allowed)
+        patch.setattr(Where, "mask", lambda self, window, n_keys, bias: (self.allowed(window, n_keys), False))
 
-    return breaks(reference, "allowed", in_reference), in_model
+    return breaks(reference.Where, "allowed", in_reference), in_model
 
 
 def within(ago: Any, window: int | None, slack: int = 0) -> Any:
@@ -84,7 +82,7 @@ def scores(make: Callable[[Any, Any, Any, Any, float, Any], tuple[Any, Any]]) ->
     """Attention by make(xp, q, k, v, scale, allowed) -> (out, weights), xp numpy or torch, heads in front."""
 
     def in_model(patch: pytest.MonkeyPatch) -> None:
-        def plain(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        def plain(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, *none: None) -> tuple[Tensor, Tensor]:
             k, v = (y.repeat_interleave(q.shape[-3] // y.shape[-3], -3) for y in (k, v))
             return make(torch, q, k, v, scale, allowed)
 
@@ -94,11 +92,12 @@ def scores(make: Callable[[Any, Any, Any, Any, float, Any], tuple[Any, Any]]) ->
                 mask = mask.tril() if causal else mask
             return plain(q, k, v, mask, scale)[0]
 
-        patch.setattr(m, "attention", plain)
-        patch.setattr(m, "fused_attention", fused)
+        for room in (m, kernels):
+            patch.setattr(room, "attention", plain)
+            patch.setattr(room, "fused_attention", fused)
 
     def in_reference(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(reference, "attention", lambda q, k, v, see, scale: make(np, q, k, v, scale, see))
+        patch.setattr(formulas, "attention", lambda q, k, v, see, scale, *none: make(np, q, k, v, scale, see))
 
     return in_reference, in_model
 
@@ -143,7 +142,7 @@ def flattened(xp: Any, q: Any, k: Any, v: Any, scale: float, allowed: Any) -> tu
 
 
 def no_positions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(m.Table, "forward", lambda self, rows: F.embedding(rows, self.weight * 0))
+    patch.setattr(layers.Table, "forward", lambda self, rows, like=None: F.embedding(rows, self.weight * 0))
 
 
 def no_positions_defined(original: Any) -> Any:
@@ -154,8 +153,8 @@ def no_positions_defined(original: Any) -> Any:
 
 
 def stuck_at_0(patch: pytest.MonkeyPatch) -> None:
-    original = m.Table.forward
-    patch.setattr(m.Table, "forward", lambda self, rows: original(self, rows * (rows.shape[1] > 1)))
+    original = layers.Table.forward
+    patch.setattr(layers.Table, "forward", lambda self, rows, like=None: original(self, rows * (rows.shape[1] > 1)))
 
 
 def stuck_at_0_defined(original: Any) -> Any:
@@ -184,7 +183,7 @@ def residual(make: Callable[[s.Residual], s.Residual], post: bool = False) -> tu
     def in_model(patch: pytest.MonkeyPatch) -> None:
         original = m.Layer.forward
 
-        def forward(self: m.Layer, x: Tensor, where: m.Where) -> Tensor:
+        def forward(self: m.Layer, x: Tensor, where: Where) -> Tensor:
             if not post:
                 patched, self.residuals = self.residuals, tuple(map(make, self.residuals))
                 try:
@@ -202,14 +201,14 @@ def residual(make: Callable[[s.Residual], s.Residual], post: bool = False) -> tu
 
 
 def detached_spread(patch: pytest.MonkeyPatch) -> None:
-    def forward(self: m.Norm, x: Tensor) -> Tensor:
+    def forward(self: layers.Norm, x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
         return (
             centred / (centred.square().mean(-1, keepdim=True) + self.part.eps).sqrt().detach() * self.weight
             + self.bias
         )
 
-    patch.setattr(m.Norm, "forward", forward)
+    patch.setattr(layers.Norm, "forward", forward)
 
 
 def one_state_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -237,7 +236,7 @@ def reordered(original: Any) -> Any:
 def nudged(name: str) -> Break:
     """A field of every norm as if it were something else, in the model alone."""
     return breaks(
-        m.Norm,
+        layers.Norm,
         "__init__",
         lambda original: (
             lambda self, part: original(self, replace(part, **{name: {"eps": 0.0, "plus_one": True}[name]}))
@@ -264,13 +263,13 @@ def slots(change: Callable[[State], None]) -> Break:
 
 def pad_visible(patch: pytest.MonkeyPatch) -> None:
     """Rows that are shorter see as far as the longest."""
-    original = m.Where.allowed
+    original = Where.allowed
 
-    def allowed(self: m.Where, window: int | None, n_keys: int) -> Tensor:
+    def allowed(self: Where, window: int | None, n_keys: int) -> Tensor:
         widest = self.positions_RT.amax(0, keepdim=True).expand_as(self.positions_RT)
         return original(replace(self, positions_RT=widest, made={}), window, n_keys)
 
-    patch.setattr(m.Where, "allowed", allowed)
+    patch.setattr(Where, "allowed", allowed)
 
 
 def rows_mixed(original: Any) -> Any:
@@ -302,9 +301,5 @@ def swapped_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def stepped(original: Any) -> Any:
-    """A hidden call counts from 0 again: positions of the new tokens alone."""
-
-    def where(self: m.Transformer, tokens: Tensor, state: State | None, trace: Any) -> m.Where:
-        return replace(original(self, tokens, state, trace), positions_RT=torch.arange(tokens.shape[1])[None])
-
-    return where
+    """A pass counts from 0 again: positions of its own tokens alone."""
+    return lambda positions, *rest, **more: original(torch.arange(positions.shape[1])[None], *rest, **more)

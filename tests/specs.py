@@ -16,9 +16,10 @@ import numpy as np
 
 from plainformer import spec as s
 from plainformer.conventions import with_lora
-from plainformer.families import decoders, llamas, mixtures
+from plainformer.families import decoders, encoder_decoders, encoders, llamas, mixtures
 from plainformer.ledger import Ledger, Weight, weights
-from plainformer.tree import rewrite
+from plainformer.mixers import LatentAttention
+from plainformer.tree import rewrite, walk
 
 P = TypeVar("P")
 LENGTH = 24  # the context of every tiny spec: longer than any window
@@ -31,8 +32,18 @@ LLAMA3 = s.Scaling(
         ("original_max_position_embeddings", 40.0),
     ),
 )
+YARN = s.Scaling(
+    kind="yarn",
+    settings=(
+        ("beta_fast", 4.0),
+        ("beta_slow", 1.0),
+        ("factor", 4.0),
+        ("original_max_position_embeddings", 40.0),
+    ),
+)
+DYNAMIC = s.Scaling(kind="dynamic", settings=(("factor", 3.0), ("original_max_position_embeddings", 8.0)))
 LINEAR = s.Scaling(kind="linear", settings=(("factor", 3.0),))
-ACTIVATIONS: tuple[s.Activation, ...] = ("relu", "relu_squared", "silu", "gelu", "gelu_tanh")
+ACTIVATIONS: tuple[s.Activation, ...] = ("relu", "relu_squared", "silu", "gelu", "gelu_tanh", "tanh")
 
 # --- the families in small --------------------------------------------------------------------------------------------
 
@@ -96,6 +107,53 @@ def shared(spec: s.Spec, *passes: int) -> s.Spec:
 
 GEMMA2 = sandwich(llamas.llama(**LLAMA_SIZES, n_heads=4, n_kv_heads=2, d_head=6, windows=(None, 3)))
 
+DEEPSEEK = {
+    "vocab_size": 13,
+    "max_seq_len": LENGTH,
+    "d_model": 12,
+    "n_layers": 2,
+    "n_dense": 1,
+    "n_heads": 3,
+    "d_nope": 4,
+    "d_rope": 2,
+    "d_value": 5,
+    "kv_rank": 7,
+    "d_ff": 16,
+    "d_expert": 8,
+    "n_shared": 1,
+    "theta": 100.0,
+}
+SIGMOID = s.SigmoidRouter(
+    scores=s.Linear(n_in=12, n_out=6), n_chosen=3, n_groups=3, n_chosen_groups=2, factor=2.5, normalised=True
+)
+SOFTMAX = s.SoftmaxRouter(scores=s.Linear(n_in=12, n_out=6), n_chosen=2, normalised=False)
+BERT = encoders.bert(vocab_size=13, max_seq_len=LENGTH, d_model=12, n_layers=2, n_heads=3, d_ff=20)
+T5 = {
+    "vocab_size": 13,
+    "max_seq_len": LENGTH,
+    "d_model": 12,
+    "n_encoder_layers": 2,
+    "n_decoder_layers": 2,
+    "n_heads": 3,
+    "d_head": 5,
+    "d_ff": 20,
+    "n_buckets": 8,
+    "max_distance": 12,
+}
+
+
+def shared_experts(spec: s.Spec, gated: bool) -> s.Spec:
+    """Qwen's: a router over all, and an expert that every token meets, gated or not."""
+    (experts,) = {part for _, part in walk(spec) if isinstance(part, s.Experts)}
+    return change(
+        spec,
+        s.Experts,
+        router=replace(SOFTMAX, scores=s.Linear(n_in=12, n_out=5), normalised=not gated),
+        shared=experts.expert,
+        shared_gate=s.Linear(n_in=12, n_out=1) if gated else None,
+    )
+
+
 TINY: dict[str, s.Spec] = {
     "gpt2": GPT2,
     "gpt2-untied": decoders.gpt2(vocab_size=13, max_seq_len=LENGTH, d_model=8, n_layers=2, n_heads=4, tied=False),
@@ -132,8 +190,64 @@ TINY: dict[str, s.Spec] = {
     ),
     "mixtral": MIXTRAL,
     "mixtral-lora": with_lora(MIXTRAL, rank=2, alpha=3.0, targets=("feed_forward.up", "feed_forward.down", "head")),
+    "llama-yarn": turned(LLAMA, scaling=YARN),
+    "llama-dynamic": turned(LLAMA, scaling=DYNAMIC),
+    "scores-capped": change(LLAMA, s.Scores, softcap=1.5),
+    "gpt-oss": mixtures.gpt_oss(
+        vocab_size=13,
+        max_seq_len=LENGTH,
+        d_model=12,
+        n_heads=4,
+        n_kv_heads=2,
+        d_head=4,
+        d_ff=10,
+        n_experts=5,
+        n_chosen=2,
+        windows=(3, None),
+        scaling=YARN,
+    ),
+    "alibi": change(replace(GPT2, decoder=replace(GPT2.decoder, positions=None)), s.Scores, alibi=True),
+    "alibi-window": change(change(GPT2, s.Scores, alibi=True), s.Attention, window=4),
+    "sinusoids": replace(GPT2, decoder=replace(GPT2.decoder, positions=s.Sinusoid(width=12))),
+    "distances-in-buckets": replace(
+        GPT2,
+        decoder=replace(GPT2.decoder, positions=None, relative=s.RelativeBias(n_buckets=6, max_distance=9, n_heads=3)),
+    ),
+    "deepseek-v2": mixtures.deepseek(**DEEPSEEK, q_rank=None, router=SOFTMAX, scaling=YARN),
+    "deepseek-v3": mixtures.deepseek(**DEEPSEEK, q_rank=5, router=SIGMOID, attention_bias=True),
+    "deepseek-lora": with_lora(
+        mixtures.deepseek(**DEEPSEEK, q_rank=5, router=SIGMOID), rank=2, alpha=3.0, targets=("attention.kv_up",)
+    ),
+    "qwen2-moe": shared_experts(MIXTRAL, gated=True),
+    "shared-expert": shared_experts(MIXTRAL, gated=False),
     "layers-shared": shared(LLAMA, 0, 1, 0, 1, 0),
     "one-layer-for-all": shared(change(GPT2, s.Attention, window=3), 0, 0, 0),
+}
+
+# Models that are not a causal stack alone: an encoder, or an encoder that a decoder reads.
+ENCODERS: dict[str, s.Spec] = {
+    "bert": BERT,
+    "bert-first-token": replace(BERT, head=replace(BERT.head, pool="first")),
+    "bert-mean": replace(BERT, head=replace(BERT.head, pool="mean")),
+    "albert": encoders.albert(
+        vocab_size=13, max_seq_len=LENGTH, d_model=12, d_embed=5, n_layers=3, n_heads=3, d_ff=20, n_groups=2
+    ),
+    "encoder-window": change(change(BERT, s.Attention, window=3), s.Scores, alibi=True),
+}
+PAIRS: dict[str, s.Spec] = {
+    "bart": encoder_decoders.bart(
+        vocab_size=13,
+        max_seq_len=LENGTH,
+        d_model=12,
+        n_encoder_layers=2,
+        n_decoder_layers=2,
+        n_encoder_heads=3,
+        n_decoder_heads=2,
+        d_encoder_ff=20,
+        d_decoder_ff=16,
+    ),
+    "t5": encoder_decoders.t5(**T5),
+    "t5-gated": encoder_decoders.t5(**T5, gated=True, tied=False, activation="gelu_tanh"),
 }
 
 # --- decoders by chance -----------------------------------------------------------------------------------------------
@@ -173,7 +287,7 @@ class Draw:
             theta=self.r.choice((10.0, 100.0, 10000.0)),
             n_dims=self.r.choice(range(2, d_head + 1, 2)),
             interleaved=self.chance(0.3),
-            scaling=self.r.choice((None, None, LINEAR, LLAMA3)),
+            scaling=self.r.choice((None, None, LINEAR, LLAMA3, YARN)),
         )
 
     def attention(self) -> s.Attention:
@@ -196,33 +310,75 @@ class Draw:
             v=projection(n_kv_heads, False),
             out=self.linear(n_heads * d_head, self.d_model),
             scores=s.Scores(
-                scale=self.r.choice((d_head**-0.5, 0.3)), rotary=self.rotary(d_head) if self.chance(0.6) else None
+                scale=self.r.choice((d_head**-0.5, 0.3)),
+                rotary=self.rotary(d_head) if self.chance(0.6) else None,
+                softcap=1.5 if self.chance(0.15) else None,
+                sinks=self.chance(0.15),
+                alibi=self.chance(0.1),
             ),
             window=self.r.choice((None, None, None, 1, 2, 5)),
         )
 
-    def feed_forward(self) -> s.FeedForward:
-        d_ff = self.r.choice((5, 9, 16))
-        return s.FeedForward(
-            activation=self.r.choice(ACTIVATIONS),
-            up=self.linear(self.d_model, d_ff),
-            down=self.linear(d_ff, self.d_model),
-            gate=self.linear(self.d_model, d_ff) if self.chance(0.5) else None,
+    def latent(self) -> LatentAttention:
+        n_heads, d_nope, d_rope, d_value, width = (self.r.choice((2, 4, 6)) for _ in range(5))
+        d_q = n_heads * (d_nope + d_rope)
+        narrow = s.Bottleneck(down=self.linear(self.d_model, 4), norm=self.norm(4), up=self.linear(4, d_q))
+        return LatentAttention(
+            n_heads=n_heads,
+            d_nope=d_nope,
+            d_rope=d_rope,
+            d_value=d_value,
+            q=narrow if self.chance(0.5) else self.linear(self.d_model, d_q),
+            kv_down=self.linear(self.d_model, width + d_rope),
+            kv_norm=self.norm(width),
+            kv_up=self.linear(width, n_heads * (d_nope + d_value)),
+            out=self.linear(n_heads * d_value, self.d_model),
+            scores=s.Scores(
+                scale=0.4, rotary=replace(self.rotary(d_rope), n_dims=d_rope) if self.chance(0.8) else None
+            ),
         )
 
+    def feed_forward(self) -> s.FeedForward:
+        d_ff, gated = self.r.choice((5, 9, 16)), self.chance(0.5)
+        return s.FeedForward(
+            activation=self.r.choice((*ACTIVATIONS, "swiglu_clamped") if gated else ACTIVATIONS),
+            up=self.linear(self.d_model, d_ff),
+            down=self.linear(d_ff, self.d_model),
+            gate=self.linear(self.d_model, d_ff) if gated else None,
+        )
+
+    def router(self, n: int) -> s.Router:
+        scores, n_chosen = self.linear(self.d_model, n), self.r.choice(range(1, n + 1))
+        kind = self.r.choice(("chosen", "all", "sigmoid"))
+        if kind == "sigmoid" and n % 2 == 0 and n > 2:
+            return s.SigmoidRouter(
+                scores=scores,
+                n_chosen=self.r.choice((1, 2)),
+                n_groups=n // 2,
+                n_chosen_groups=self.r.choice(range(1, n // 2 + 1)),
+                factor=self.r.choice((1.0, 2.5)),
+                normalised=self.chance(0.5),
+            )
+        if kind == "all":
+            return s.SoftmaxRouter(scores=scores, n_chosen=n_chosen, normalised=self.chance(0.5))
+        return s.ChosenSoftmaxRouter(scores=scores, n_chosen=n_chosen)
+
     def experts(self) -> s.Experts:
-        n = self.r.choice((2, 3, 5))
+        n, shared = self.r.choice((2, 3, 4, 6)), self.chance(0.3)
         return s.Experts(
-            router=s.ChosenSoftmaxRouter(scores=self.linear(self.d_model, n), n_chosen=self.r.choice(range(1, n + 1))),
+            router=self.router(n),
             expert=self.feed_forward(),
             n_experts=n,
+            shared=self.feed_forward() if shared else None,
+            shared_gate=self.linear(self.d_model, 1) if shared and self.chance(0.5) else None,
         )
 
     def second(self, experts: float) -> s.Part:
         return self.experts() if self.chance(experts) else self.feed_forward()
 
     def layer(self, experts: float) -> tuple[s.Residual, ...]:
-        parts = [("attention", self.attention()), ("feed_forward", self.second(experts))]
+        mixer = self.latent() if self.chance(0.12) else self.attention()
+        parts = [("attention", mixer), ("feed_forward", self.second(experts))]
         kind = self.r.choice(("pre", "pre", "pre", "post", "sandwich", "after", "beside", "beside", "mixer", "three"))
         if kind == "mixer":
             parts = parts[:1]
@@ -269,14 +425,21 @@ class Draw:
         one = self.layer(experts)
         layers = (one,) * self.r.choice((1, 2)) if self.chance(0.4) else (one, self.layer(experts))
         offset = self.r.choice((0, 0, 2))
+        table = s.Table(n_rows=LENGTH + offset, width=self.d_model, offset=offset)
         return s.Stack(
             layers=layers,
             causal=True,
             passes=tuple(self.r.choices(range(len(layers)), k=3)) if self.chance(0.15) else None,
-            positions=s.Table(n_rows=LENGTH + offset, width=self.d_model, offset=offset) if self.chance(0.4) else None,
+            positions=self.r.choice((table, table, s.Sinusoid(width=self.d_model), None, None, None)),
+            relative=self.relative(layers),
             norm_first=self.maybe_norm(0.15),
             norm_last=self.maybe_norm(0.8),
         )
+
+    def relative(self, layers: tuple[tuple[s.Residual, ...], ...]) -> s.RelativeBias | None:
+        heads = {part.n_heads for _, part in walk(layers) if isinstance(part, s.Attention)}
+        plain = len(heads) == 1 and not any(isinstance(part, s.Scores) and part.alibi for _, part in walk(layers))
+        return s.RelativeBias(n_buckets=6, max_distance=10, n_heads=heads.pop()) if plain and self.chance(0.2) else None
 
     def head(self, width: int, n_rows: int) -> s.Head:
         tied = self.chance(0.5)
@@ -316,7 +479,7 @@ def drawn(seed: int) -> s.Spec:
 
 def spec_of(name: str) -> s.Spec:
     """A tiny spec by its name; a number is a seed."""
-    return drawn(int(name)) if name.isdigit() else TINY[name]
+    return drawn(int(name)) if name.isdigit() else (TINY | ENCODERS | PAIRS)[name]
 
 
 def has_experts(spec: s.Spec) -> bool:
@@ -336,8 +499,7 @@ def arrays_of(part: object, seed: int = 0) -> dict[str, np.ndarray]:
         sharp = 2.0 if ".q." in f".{w.name}" or ".k." in f".{w.name}" else 1.0  # attention that looks somewhere
         return rng.normal(0, sharp * (w.shape[-1] ** -0.5 if len(w.shape) > 1 else 0.5), w.shape)
 
-    rows = Ledger.of(part).weights if isinstance(part, s.Spec) else tuple(weights(part))
-    return {w.name: draw(w) for w in rows if not w.same_as and not w.buffer}
+    return {w.name: draw(w) for w in weights(part) if not w.same_as}
 
 
 def tokens_of(spec: s.Spec, n_rows: int, n_tokens: int, seed: int = 0) -> np.ndarray:

@@ -15,7 +15,7 @@ from adapters import ADAPTERS
 from behaviours import CHECKS
 
 PAIRS = [(ad, name) for ad in ADAPTERS for name, (needs, _) in CHECKS.items() if needs <= ad.caps]
-DEMANDED = {"LN", "FF", "AT", "BL", "GP", "GN", "KV"}  # of both; of the model also GR, TR
+DEMANDED = {"LN", "FF", "AT", "BL", "GP", "GN", "KV", "MO"}  # of both; of the model also GR, TR
 
 
 @pytest.mark.parametrize("ad, name", PAIRS, ids=[f"{ad.name}-{name}" for ad, name in PAIRS])
@@ -63,7 +63,7 @@ SLOW = ("TR1", "TR2")
 def test_the_shared_checks_hold_as_they_stand(ad: Any, slow: bool, cases: Path) -> None:
     module = shared_checks((cases / "cases" / "behaviours.md").read_text(encoding="utf-8"))
     checks = {name.split("_")[1]: f for name, f in vars(module).items() if name.startswith("test_")}
-    assert {name for name in checks if name[:2] != "MO"} == set(CHECKS)  # ours are the same, id by id
+    assert set(checks) == set(CHECKS)  # ours are the same, id by id
     skipped = set()
     for name, function in checks.items():
         if (name in SLOW) != slow:
@@ -74,7 +74,5 @@ def test_the_shared_checks_hold_as_they_stand(ad: Any, slow: bool, cases: Path) 
                 function(ad=ad, **case)
             except pytest.skip.Exception:
                 skipped.add(name)
-    without = {"MO1", "MO2"} | ({"LN6", "GR1", "GR2"} if ad.name == "reference" else set())
-    if slow:
-        without = set(SLOW) if ad.name == "reference" else set()
-    assert skipped == without  # experts' balance waits for its own issue; the reference has no gradients yet
+    without = set(SLOW) if slow else {"LN6", "GR1", "GR2"}
+    assert skipped == (without if ad.name == "reference" else set())  # it has no gradients yet

@@ -44,12 +44,12 @@ from mutants import (
     within,
     wrong_pairs,
 )
-from plainformer import initial, reference
+from plainformer import experts, formulas, initial, kernels, layers, reference, states
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.faults import PlainformerError
 from plainformer.generation import decoding
-from plainformer.states import State
+from plainformer.states import State, Where
 from specs import spec_of
 
 
@@ -71,8 +71,8 @@ def fails(check: Callable[[], None]) -> bool:
 
 
 GELU = (
-    breaks(reference.ACTIVATIONS, "gelu", lambda _: reference.gelu_tanh),
-    breaks(m.ACTIVATIONS, "gelu", lambda _: m.gelu_tanh),
+    breaks(formulas.ACTIVATIONS, "gelu", lambda _: formulas.gelu_tanh),
+    breaks(kernels.ACTIVATIONS, "gelu", lambda _: kernels.gelu_tanh),
 )
 ALWAYS_UNTIED = breaks(adapters.decoders, "gpt2", lambda original: lambda **kw: original(**kw | {"tied": False}))
 WRONG_SCALE = breaks(
@@ -99,9 +99,7 @@ def mutant(name: str, noticed_by: str, both: tuple[Break | None, Break | None]) 
 MUTANTS = (
     mutant("no causal mask", "AT6 BL2 GP1 GP2 GR1 KV1 KV2", masks(within)),
     mutant("mask off by one", "AT6 BL2 GP1 GP2 GR1 KV1 KV2", masks(lambda ago, w: (ago >= -1) & within(ago, w))),
-    mutant(
-        "mask inverted", "AT1 AT2 AT3 AT4 AT6 BL2 GP1 GP2 GR1 KV2", scores(partial(honest, see=lambda seen: ~seen))
-    ),
+    mutant("mask inverted", "AT1 AT2 AT3 AT4 AT6 BL2 GP1 GP2 GR1 KV2", scores(partial(honest, see=lambda seen: ~seen))),
     mutant("additive mask as 1 and 0", "AT1 AT2 AT6 GP1 GR1", scores(flattened)),
     mutant("-1e9 for -inf", "AT3 AT4", scores(partial(honest, never=-1e9))),
     mutant("scores times 0", "AT1 AT2 AT6 GP1 GR1", scores(partial(honest, score=lambda z, _: z * 0))),
@@ -117,7 +115,7 @@ MUTANTS = (
     mutant(
         "the loss is always 0",
         "GR1 GR2",
-        (None, breaks(m, "cross_entropy", lambda original: lambda *args: original(*args) * 0)),
+        (None, breaks(kernels, "cross_entropy", lambda original: lambda *args: original(*args) * 0)),
     ),
     mutant("cache stuck at position 0", "KV1 KV2", (rule(s.Stack, stuck_at_0_defined), stuck_at_0)),
     mutant("cache kept between requests", "KV1", (one_state_for_all_defined, one_state_for_all)),
@@ -163,6 +161,17 @@ def test_training_that_does_not_learn_is_noticed(name: str, broken: Break, patch
 
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
+NO_PAD = breaks(states, "real", lambda _: lambda lengths, slots: None)
+POOLS_ALL = breaks(m, "pooled", lambda original: lambda x, pool, lengths: original(x, pool, None))
+UNSELECTED = breaks(states.Memory, "select", lambda _: lambda self, rows: self)
+LATENT_SCALE = breaks(
+    m.LatentAttention, "compressed", lambda original: lambda self, q, *rest: original(self, q * 1.001, *rest)
+)
+NO_SINKS = breaks(m, "attention", lambda original: lambda *args: original(*args[:7]))
+ONE_WAY = breaks(
+    kernels, "relative_buckets", lambda original: lambda ago, buckets, causal: original(ago, buckets, True)
+)
+WORST_GROUPS = breaks(experts, "choose", lambda original: lambda z, n: original(-z if z.shape[1] == 3 else z, n))
 LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
     ("rows in another order", laws.the_ledger_is_the_model, "gpt2", swapped_rows),
     (
@@ -176,7 +185,9 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         laws.the_ledger_is_the_model,
         "gpt2",
         breaks(
-            m.Linear, "__init__", lambda original: lambda self, part, *n: original(self, replace(part, bias=False), *n)
+            layers.Linear,
+            "__init__",
+            lambda original: lambda self, part, *n: original(self, replace(part, bias=False), *n),
         ),
     ),
     (
@@ -211,7 +222,7 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         "window forgotten by the fused kernel",
         laws.the_model_is_the_reference,
         "mistral",
-        breaks(m.Where, "mask", lambda original: lambda self, window, n_keys: original(self, None, n_keys)),
+        breaks(Where, "mask", lambda original: lambda self, window, *rest: original(self, None, *rest)),
     ),
     ("scale forgotten", laws.the_model_is_the_reference, "llama", scores(partial(honest, score=lambda z, _: z))[1]),
     (
@@ -226,7 +237,7 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         "rotary unscaled",
         laws.the_model_is_the_reference,
         "llama-3.1",
-        breaks(m, "frequencies", lambda original: lambda rotary: original(replace(rotary, scaling=None))),
+        breaks(kernels, "frequencies", lambda original: lambda rotary, n: original(replace(rotary, scaling=None), n)),
     ),
     ("epsilon dropped", laws.the_model_is_the_reference, "llama", nudged("eps")),
     ("epsilon dropped", laws.each_part_alone_is_the_reference, "gpt2", nudged("eps")),
@@ -269,19 +280,19 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         laws.the_model_is_the_reference,
         "mixtral",
         breaks(
-            m.ChosenSoftmaxRouter,
+            experts.ChosenSoftmaxRouter,
             "forward",
-            lambda original: lambda self, x: (self.scores(x).softmax(-1), original(self, x)[1]),
+            lambda original: lambda self, x: (*original(self, x)[:2], self.scores(x).softmax(-1)),
         ),
     ),
-    ("positions from 0 again", laws.a_cache_changes_no_logit, "gpt2", breaks(m.Transformer, "where", stepped)),
-    ("positions from 0 again", laws.a_cache_changes_no_greedy_token, "llama", breaks(m.Transformer, "where", stepped)),
+    ("positions from 0 again", laws.a_cache_changes_no_logit, "gpt2", breaks(m, "Where", stepped)),
+    ("positions from 0 again", laws.a_cache_changes_no_greedy_token, "llama", breaks(m, "Where", stepped)),
     ("position 0 for each single token", laws.a_cache_changes_no_logit, "gpt2", stuck_at_0),
     (
         "passes in one slot",
         laws.a_cache_changes_no_logit,
         "layers-shared",
-        breaks(m.Where, "at", lambda _: lambda self, place: place),
+        breaks(Where, "at", lambda _: lambda self, place: place),
     ),
     (
         "passes in one slot, in the reference",
@@ -289,7 +300,15 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         "layers-shared",
         breaks(reference.Where, "at", lambda _: lambda self, place: place),
     ),
-    ("the pad is seen", laws.a_row_in_a_batch_is_the_row_alone, "llama", pad_visible),
+    ("the pad is seen", laws.ragged_rows_go_on_as_when_alone, "llama", pad_visible),
+    ("the pad is seen", laws.a_row_in_a_batch_is_the_row_alone, "bert", NO_PAD),
+    ("the pad is averaged", laws.a_row_in_a_batch_is_the_row_alone, "bert-mean", POOLS_ALL),
+    ("the pad is heard", laws.a_source_in_a_batch_is_the_source_alone, "t5", NO_PAD),
+    ("what the encoder said is of other rows", laws.a_state_keeps_what_it_is_told, "bart", UNSELECTED),
+    ("latents compressed without their norm", laws.a_cache_changes_no_logit, "deepseek-v3", LATENT_SCALE),
+    ("a sink that gives", laws.the_model_is_the_reference, "gpt-oss", NO_SINKS),
+    ("buckets one way alone", laws.the_model_is_the_reference, "t5", ONE_WAY),
+    ("the worst groups", laws.the_model_is_the_reference, "deepseek-v3", WORST_GROUPS),
     ("rows see each other", laws.a_row_in_a_batch_is_the_row_alone, "gpt2", breaks(m.Layer, "forward", rows_mixed)),
     (
         "select forgets the order",

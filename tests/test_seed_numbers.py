@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from plainformer import conventions, generation, reference
+from plainformer import conventions, formulas, generation, kernels, reference
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.conventions import count, pad_vocabulary, untie, with_lora, without_biases
@@ -33,7 +33,6 @@ from seed_numbers import EXPECTED
 
 HERE: dict[str, Callable[[], Any]] = {}  # name -> what the product says
 WAITS = {
-    "the balancing loss of mixtures": ("balance_even", "balance_collapsed", "balance_below_one", "balance_max_topk"),
     "recomputed activations, measured": ("checkpoint_saving",),
     "GPT-2's own merges, which are not here": ("gpt2_bpe_hello_world",),
     "said of a document or a model card, nothing here can say it": ("docs_blocks", "llama3_deepseek_facts"),
@@ -74,22 +73,23 @@ for tag, x in {
     "3": 3.0,
     "10": 10.0,
 }.items():
-    HERE[f"gelu_exact_{tag}"] = lambda x=x: both(reference.gelu(x), m.ACTIVATIONS["gelu"](torch.tensor(x).double()))
-    HERE[f"gelu_tanh_{tag}"] = lambda x=x: both(reference.gelu_tanh(x), m.gelu_tanh(torch.tensor(x).double()))
+    at = torch.tensor(x).double()
+    HERE[f"gelu_exact_{tag}"] = lambda x=x, at=at: both(formulas.gelu(x), kernels.ACTIVATIONS["gelu"](at))
+    HERE[f"gelu_tanh_{tag}"] = lambda x=x, at=at: both(formulas.gelu_tanh(x), kernels.gelu_tanh(at))
 
 
 def norm(rows: Any, kind: str = "layer", eps: float = 1e-5) -> np.ndarray:
     """By the reference's formula, its rule for the part, and the model's module."""
     x, part = np.array(rows, float), s.Norm(kind=kind, width=4, eps=eps, gain=False)
-    formula = {"layer": reference.layer_norm, "rms": reference.rms_norm}[kind](x, eps=eps)
+    formula = {"layer": formulas.layer_norm, "rms": formulas.rms_norm}[kind](x, eps=eps)
     assert np.array_equal(formula, reference.run(part, Weights({}), x, reference.Where(np.arange(1))))
     return both(formula, m.build(part)(torch.tensor(x)))
 
 
 HERE |= {
-    "gelu_forms_max_gap": lambda: np.abs(reference.gelu(grid()) - reference.gelu_tanh(grid())).max(),
-    "gelu_exact_minimum": lambda: reference.gelu(grid()).min(),
-    "tanh_0_8": lambda: 2 * reference.silu(np.array(2 * 0.8)) / (2 * 0.8) - 1,  # silu x = x (1 + tanh(x / 2)) / 2
+    "gelu_forms_max_gap": lambda: np.abs(formulas.gelu(grid()) - formulas.gelu_tanh(grid())).max(),
+    "gelu_exact_minimum": lambda: formulas.gelu(grid()).min(),
+    "tanh_0_8": lambda: 2 * formulas.silu(np.array(2 * 0.8)) / (2 * 0.8) - 1,  # silu x = x (1 + tanh(x / 2)) / 2
     "gelu_1_steps": lambda: gelu_steps(1.0),
     "ln_1234_stats": lambda: [np.mean(X1234), np.var(X1234), np.std(X1234)],
     "ln_1234": lambda: norm(X1234),
@@ -107,7 +107,7 @@ def grid() -> np.ndarray:
 
 def gelu_steps(x: float) -> list[float]:
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-    assert math.isclose(float(reference.gelu_tanh(x)), x * (1 + math.tanh(inner)) / 2, abs_tol=1e-15)
+    assert math.isclose(float(formulas.gelu_tanh(x)), x * (1 + math.tanh(inner)) / 2, abs_tol=1e-15)
     return [math.sqrt(2 / math.pi), 1 + 0.044715, inner, math.tanh(inner)]
 
 
@@ -125,15 +125,15 @@ def attend(q: Any, k: Any, v: Any, causal: bool = True) -> tuple[np.ndarray, np.
     q, k, v = (np.asarray(y, float)[None] for y in (q, k, v))
     see, scale = np.ones((q.shape[1], k.shape[1]), bool), q.shape[-1] ** -0.5
     see = np.tril(see) if causal else see
-    out, weights = reference.attention(q, k, v, see, scale)
+    out, weights = formulas.attention(q, k, v, see, scale)
     heads = [torch.tensor(y)[None] for y in (q, k, v)]
-    both(out, m.fused_attention(*heads, torch.tensor(see), False, scale)[0])
-    twin = m.attention(*heads, torch.tensor(see), scale)
+    both(out, kernels.fused_attention(*heads, torch.tensor(see), False, scale)[0])
+    twin = kernels.attention(*heads, torch.tensor(see), scale)
     return both(out, twin[0][0])[0], both(weights, twin[1][0])[0]
 
 
 def raw(scale: float) -> np.ndarray:
-    return reference.scaled_scores(Q3[None], K3[None], scale)[0]
+    return formulas.scaled_scores(Q3[None], K3[None], scale)[0]
 
 
 def figure_of_masks() -> list[bool]:
@@ -151,7 +151,7 @@ def dog_bites_man() -> np.ndarray:
 
 def unscaled_spread() -> float:
     q, k = np.random.default_rng(0).normal(size=(2, 1, 400, 64))
-    return float(reference.scaled_scores(q, k, 1.0).std())
+    return float(formulas.scaled_scores(q, k, 1.0).std())
 
 
 def order_without_positions() -> list[str]:
@@ -281,7 +281,12 @@ def gates() -> np.ndarray:
     scores = [[2.0, 1, 0.5, -1]]
     with torch.no_grad():
         router.scores.weight.copy_(torch.eye(4))
-        return both(reference.top_k_gates(scores, 2), router(torch.tensor(scores).double())[0])[0]
+        return both(formulas.top_k_gates(scores, 2), router(torch.tensor(scores).double())[2])[0]
+
+
+def balance(scores: Any, n_chosen: int) -> float:
+    x = torch.tensor(np.array(scores, float))
+    return float(both(formulas.balance_loss(scores, n_chosen), kernels.balance_loss(x, kernels.choose(x, n_chosen))))
 
 
 def attention_of(spec: s.Spec) -> s.Attention:
@@ -311,6 +316,10 @@ HERE |= {
     "moe_total": lambda: total(MOE),
     "moe_active": lambda: sum(w.active for w in weights(MOE)),
     "moe_load": moe_load,
+    "balance_even": lambda: balance(10 * np.eye(4), 1),
+    "balance_collapsed": lambda: balance([[10, 0, 0, 0]] * 4, 1),
+    "balance_below_one": lambda: balance(np.log([[0.9, 0.1], [0.45, 0.55], [0.45, 0.55]]), 1),
+    "balance_max_topk": lambda: balance([[30, 15, *[0] * 6]] * 8, 2),
     "llama3_8b_ffn_ratio": lambda: first(presets["llama-3-8b"], s.FeedForward).up.n_out / presets["llama-3-8b"].d_model,
     "llama3_8b_params": lambda: total(presets["llama-3-8b"]),
     "llama3_70b_params": lambda: total(presets["llama-3-70b"]),
@@ -510,7 +519,7 @@ HERE |= {
     "tt_forward_shape": lambda: Transformer(course(100))(torch.zeros(2, 8, dtype=torch.long)).shape,
     "tt_generate_shape": lambda: np.shape(generation.generate(Transformer(course(100)), [[1, 2, 3, 4, 5]], 3).tokens),
     "tt_forward_shape_large": lambda: logits_on_meta(course(50000), 4, 512),
-    "temperature_probs_210": lambda: [reference.probabilities([2.0, 1, 0], t) for t in (1.0, 0.5, 2.0)],
+    "temperature_probs_210": lambda: [formulas.probabilities([2.0, 1, 0], t) for t in (1.0, 0.5, 2.0)],
 }
 
 
@@ -546,7 +555,7 @@ def explainer() -> dict[str, Any]:
     with torch.no_grad():
         said = model(tokens, trace=seen)
         moved = (model(other, trace={}) - said).abs().amax(-1)[0]
-        surprisal = m.cross_entropy(said[:, :-1], tokens[:, 1:]).mean().item() / math.log(2)
+        surprisal = kernels.cross_entropy(said[:, :-1], tokens[:, 1:]).mean().item() / math.log(2)
     assert abs(surprisal - math.log2(n_rows)) < 0.2
     layer = seen["decoder.layers.0.attention.weights"]
     shapes = [seen["decoder.stream.0"][0], seen["decoder.stream.4"][0], said[0], layer[0]]
