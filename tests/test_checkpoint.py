@@ -197,6 +197,24 @@ def test_a_full_disk_or_an_interrupt_leaves_the_last_whole_step_and_nothing_else
     assert newest(run) == run / "checkpoints" / "step-2"
 
 
+def test_a_step_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, seen = run_with(tmp_path / "run", Transformer(LLAMA), 1), []
+    step, write, rename = run / "checkpoints" / "step-2", runs.write_step, os.rename
+
+    def written(folder: Path, *more: object) -> None:
+        write(folder, *more)  # type: ignore[arg-type]
+        seen.append(("written", step.exists(), runs.is_step(folder)))
+
+    def renamed(source: Path, to: Path) -> None:
+        seen.append(("renamed", step.exists(), runs.damage(source) is None))
+        rename(source, to)
+
+    monkeypatch.setattr(runs, "write_step", written)
+    monkeypatch.setattr(atomic.os, "rename", renamed)
+    save_step(run, 2, Transformer(LLAMA), memory(2), {})
+    assert seen == [("written", False, False), ("renamed", False, True)]
+
+
 def test_what_a_killed_process_left_is_never_taken_for_a_step_and_swept_away(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run", Transformer(LLAMA), 3)
     folder = run / "checkpoints"

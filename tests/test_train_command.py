@@ -22,8 +22,9 @@ from plainformer.checkpoint.atomic import held
 from plainformer.cli import main
 from plainformer.faults import PlainformerError
 from plainformer.text import split
-from plainformer.training import carry_on, check_resume, loop
+from plainformer.training import carry_on, check_resume, loop, starting
 from plainformer.training.journal import Journal
+from plainformer.training.journal import rows as rows_in
 from plainformer.training.recipe import Settings
 from runs import SHORT, SMALL, metrics, some_text, tiny_run, write_text
 
@@ -255,14 +256,19 @@ def test_a_plan_says_what_a_run_would_take_and_writes_nothing(tmp_path: Path, as
     assert sum(w.numel() for w in load(tmp_path / "run").parameters()) == plan["parameters"]
 
 
-def test_minutes_become_steps_that_are_frozen_with_the_run(tmp_path: Path, ask: Ask) -> None:
+def test_minutes_become_steps_that_are_frozen_with_the_run(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = write_text(tmp_path)
-    flags = (*SMALL, "--batch-size", 4, "--quiet", "--minutes", 0.01)
-    status, out, _ = ask("train", text, "--out", tmp_path / "run", *flags, "--json")
+    flags = (*SMALL, "--batch-size", 4, "--quiet", "--minutes")
+    status, out, _ = ask("train", text, "--out", tmp_path / "short", *flags, 1e-5, "--json")
+    assert (status, json.loads(out)["step"]) == (0, 1)
+    monkeypatch.setattr(starting, "steps_in", lambda *_: 7)  # what the time was found to hold
+    status, out, _ = ask("train", text, "--out", tmp_path / "run", *flags, 0.5, "--json")
     settings = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["settings"]
-    assert status == 0
-    assert json.loads(out)["step"] == settings["steps"] == settings["schedule"]["steps"] >= 1
-    status, _, err = ask("train", text, "--out", tmp_path / "run", *flags, "--resume")
+    assert (status, json.loads(out)["step"], settings["steps"], settings["schedule"]["steps"]) == (0, 7, 7, 7)
+    monkeypatch.setattr(starting, "steps_in", lambda *_: 9)
+    status, _, err = ask("train", text, "--out", tmp_path / "run", *flags, 0.5, "--resume")
     assert (status, "nothing to do" in err) == (0, True)
 
 
@@ -300,6 +306,15 @@ def test_l6_a_resumed_run_is_the_uninterrupted_run(
     assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 0
     assert same_weights(tmp_path / "whole", tmp_path / "run")
     assert untimed(tmp_path / "whole") == untimed(tmp_path / "run")
+
+
+def test_metrics_are_cut_back_to_the_checkpoint_and_to_whole_lines(tmp_path: Path) -> None:
+    rows = [json.dumps({"step": step, "loss": 1.0}) for step in range(1, 7)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*rows[:5], rows[5][:9]]), encoding="utf-8")
+    for step, left in ((9, 5), (3, 3)):
+        journal = Journal(tmp_path, step)
+        journal.close()
+        assert [row["step"] for row in metrics(tmp_path)] == list(range(1, left + 1))
 
 
 @pytest.mark.parametrize("step", [0, 12])
@@ -361,6 +376,15 @@ def test_other_arguments_on_resume_are_refused_each_by_name(run: Path, tmp_path:
     assert fingerprint(run) == before
 
 
+def test_another_kind_of_machine_is_said(run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = starting.machine()
+    monkeypatch.setattr(starting, "machine", lambda: here | {"processor": "an abacus"})
+    status, _, err = ask("train", "--out", run, "--resume")
+    assert status == 0
+    assert "processor an abacus, not" in err
+    assert "equal to 1e-5, not to the bit" in err
+
+
 def test_a_run_at_work_is_not_worked_on_by_another(run: Path, ask: Ask) -> None:
     with held(run):
         status, _, err = ask("train", "--out", run, "--resume")
@@ -400,9 +424,13 @@ DRIVER = """
 import sys, torch
 torch.set_num_threads(1)
 from plainformer.training import carry_on
-print("ready", flush=True)
 carry_on(sys.argv[1], quiet=True)
 """
+
+
+def whole_rows(run: Path) -> list[dict[str, object]]:
+    """Rows of a run at work, of which the last line may be half written."""
+    return list(rows_in(run / "metrics.jsonl"))
 
 
 def killed_and_resumed(folder: Path, words: tuple[object, ...], n_kills: int, seed: int) -> None:
@@ -414,27 +442,19 @@ def killed_and_resumed(folder: Path, words: tuple[object, ...], n_kills: int, se
     start([folder / "text.txt"], folder / "run", asked)
     rng, step = random.Random(seed), 0
     for _ in range(n_kills):
-        with subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(folder / "run")], stdout=subprocess.PIPE, env=os.environ
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            time.sleep(rng.uniform(0, 0.5))
+        with subprocess.Popen([sys.executable, "-c", DRIVER, str(folder / "run")], env=os.environ) as process:
+            while process.poll() is None and len(whole_rows(folder / "run")) <= step + 2:
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0, 0.1))
             process.kill()
-        rows = metrics_whole(folder / "run")
+        rows = whole_rows(folder / "run")
         saved = runs.step_of(newest(folder / "run"))
-        assert saved >= step
-        assert saved >= len(rows) - 1  # at most one save back
+        assert len(rows) - 1 <= saved <= len(rows)  # at most one save back
+        assert saved > step
         step = saved
     carry_on(folder / "run", quiet=True)
     assert same_weights(folder / "whole", folder / "run")
     assert untimed(folder / "whole") == untimed(folder / "run")
-
-
-def metrics_whole(run: Path) -> list[object]:
-    from plainformer.training.journal import rows
-
-    return list(rows(run / "metrics.jsonl"))
 
 
 KILLED = (*SMALL, "--batch-size", 4, "--save-every", 1, "--eval-every", 20, "--quiet")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plainformer.model import Transformer
     from plainformer.text import Tokenizer
     from plainformer.training import Outcome
-    from plainformer.training.start import Planned
+    from plainformer.training.starting import Planned
 
 STATUS = {"done": 0, "nothing to do": 0, "bad step": 3, "stopped": 130}
 SAMPLES, SAMPLE_TOKENS, SAMPLE_TEMPERATURE = 3, 200, 0.8
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
     from plainformer.checkpoint import is_run
     from plainformer.training import carry_on, check_resume, plan, start
-    from plainformer.training.plan import DECISIONS
+    from plainformer.training.decisions import DECISIONS
 
     asked = {name: value for name in DECISIONS if (value := getattr(args, name)) is not None}
     if args.plan:
@@ -96,7 +96,7 @@ def sample(model: Transformer, tokenizer: Tokenizer) -> str:
 def tell(out: str, outcome: Outcome, as_json: bool) -> int:
     """The result: facts to stdout, the way on to stderr."""
     from plainformer.training.journal import rows
-    from plainformer.training.start import settings_of
+    from plainformer.training.starting import settings_of
 
     settings, found = settings_of(Path(out)), list(rows(Path(out) / "metrics.jsonl"))
     measured = next((row for row in reversed(found) if "val_loss" in row), {})

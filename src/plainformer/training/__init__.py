@@ -6,7 +6,7 @@ from plainformer.training.evaluation import Evaluation, evaluate
 from plainformer.training.loop import Outcome, carry_on
 from plainformer.training.optimizers import Muon, Optimizers
 from plainformer.training.schedule import Schedule
-from plainformer.training.start import check_resume, plan, start
+from plainformer.training.starting import check_resume, plan, start
 from plainformer.training.step import BadStep, gradients
 
 __all__ = [

@@ -33,7 +33,7 @@ from plainformer.training.evaluation import Evaluation, evaluate
 from plainformer.training.journal import Journal, draw, rows
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.progress import Progress
-from plainformer.training.start import TOKENS, Sample, settings_of, titled
+from plainformer.training.starting import TOKENS, Sample, settings_of, titled
 from plainformer.training.step import BadStep, check, gradients
 
 Ending = Literal["done", "nothing to do", "stopped", "bad step"]
@@ -166,6 +166,10 @@ def advance(run: Run, journal: Journal, stop: Stop, sample: Sample | None, quiet
     settings, first = run.settings, run.step
     n_tokens = settings.batch_size * settings.context
     with Progress(first, settings.steps, quiet) as progress:
+        if first < settings.steps:
+            size = sum(w.numel() for w in run.model.parameters())
+            way = f"{settings.rates.optimizer}, {settings.dtype}, {settings.threads} threads"
+            progress.say(f"steps {first + 1:,} to {settings.steps:,}: {size:,} parameters, {way}")
         while run.step < settings.steps:
             begun = time.monotonic()
             try:

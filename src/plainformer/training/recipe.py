@@ -49,9 +49,9 @@ class Recipe:
 
 MUON = Recipe(
     initial="zero_out",
-    rates=Rates(optimizer="muon", matrices=0.02, embedding=0.02, head=0.008, rest=0.008),
-    batch_size=32,
-    steps=700,
+    rates=Rates(optimizer="muon", matrices=0.03, embedding=0.02, head=0.008, rest=0.008),
+    batch_size=16,
+    steps=350,
     shape="linear",
     warmup=10,
     steady=0.4,

@@ -19,7 +19,7 @@ from plainformer.model import Transformer
 from plainformer.spec import Spec
 from plainformer.text import TokenFile, Tokenizer, read_bytes, split, train_tokenizer, write_tokens
 from plainformer.text.reading import total_bytes
-from plainformer.training.plan import (
+from plainformer.training.decisions import (
     SIZES,
     TOKENIZER,
     VALIDATION,
