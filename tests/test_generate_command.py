@@ -14,18 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from automata import (
-    COIN,
-    UNICODE,
-    automaton,
-    bytes_and_end,
-    chain,
-    characters,
-    coin,
-    run_folder,
-    text_chain,
-    tiny_spec,
-)
+from automata import COIN, UNICODE, automaton, bytes_and_end, chain, characters, coin, run_folder, text_chain, tiny_spec
 from plainformer.cli import generate as command
 from plainformer.cli import main
 from plainformer.generation import decoding
