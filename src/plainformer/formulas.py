@@ -161,6 +161,8 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:
     turn: Array = rotary.theta ** (-np.arange(0, n, 2) / n)
     if scaling is None:
         return turn
+    if scaling.kind == "other":
+        raise refuse("Rotary.scaling", scaling.kind, "no rule runs this scaling yet", "it can be sized")
     told = dict(scaling.settings)
     if scaling.kind == "linear":  # positions pressed together (Chen et al. 2023)
         return np.asarray(turn / told["factor"])
@@ -171,7 +173,7 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:
     rounds = first * turn / (2 * pi)  # how often each pair goes round in the first context
     if scaling.kind == "llama3":  # many rounds: left alone; few: slowed; between: mixed
         share: Array = (rounds - told["low_freq_factor"]) / (told["high_freq_factor"] - told["low_freq_factor"])
-    elif scaling.kind == "yarn":  # the same, mixed along the pairs' numbers (Peng et al. 2023, section 3.2)
+    else:  # YaRN: the same, mixed along the pairs' numbers (Peng et al. 2023, section 3.2)
         low, high = (
             n * log(first / (told[beta] * 2 * pi)) / (2 * log(rotary.theta)) for beta in ("beta_fast", "beta_slow")
         )
@@ -179,8 +181,6 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:
             low, high = floor(low), ceil(high)
         low, high = max(low, 0), min(high, n - 1)
         share = 1 - (np.arange(n // 2) - low) / max(high - low, 0.001)
-    else:
-        raise refuse("Rotary.scaling", scaling.kind, "no rule runs this scaling yet", "it can be sized")
     share = np.clip(share, 0, 1)
     return np.asarray((1 - share) * turn / told["factor"] + share * turn)
 

@@ -25,6 +25,8 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
     turn = rotary.theta ** (-pairs / n)
     if scaling is None:
         return turn
+    if scaling.kind == "other":
+        raise refuse("Rotary.scaling", scaling.kind, "no rule runs this scaling yet", "it can be sized")
     told = dict(scaling.settings)
     if scaling.kind == "linear":
         return turn / told["factor"]
@@ -35,7 +37,7 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
     if scaling.kind == "llama3":
         low, high = told["low_freq_factor"], told["high_freq_factor"]
         kept = (first * turn / (2 * pi) - low) / (high - low)
-    elif scaling.kind == "yarn":
+    else:  # YaRN
         low, high = (
             n * log(first / (told[beta] * 2 * pi)) / (2 * log(rotary.theta)) for beta in ("beta_fast", "beta_slow")
         )
@@ -43,8 +45,6 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
             low, high = floor(low), ceil(high)
         low, high = max(low, 0), min(high, n - 1)
         kept = 1 - (pairs / 2 - low) / max(high - low, 0.001)
-    else:
-        raise refuse("Rotary.scaling", scaling.kind, "no rule runs this scaling yet", "it can be sized")
     return torch.lerp(turn / told["factor"], turn, kept.clamp(0, 1))
 
 
