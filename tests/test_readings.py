@@ -220,6 +220,39 @@ def test_each_field_is_heeded_or_refused(kind: type, name: str, n_targets: int) 
     assert n_heeded, "no change of this field changed a number, a name or was refused"
 
 
+SIZES = ("n_in", "n_out", "width", "n_rows", "d_head", "n_heads", "n_kv_heads", "n_dims", "n_chosen", "n_experts")
+
+
+def with_size(part: Any, path: list[str], name: str, more: int) -> Any:
+    """The same tree with one size changed in one place alone."""
+    if not path:
+        return replace(part, **{name: getattr(part, name) + more})
+    step, *rest = path
+    if isinstance(part, tuple):
+        return tuple(with_size(p, rest, name, more) if str(i) == step else p for i, p in enumerate(part))
+    return replace(part, **{step: with_size(getattr(part, step), rest, name, more)})
+
+
+@pytest.mark.parametrize("host", [*specs.ENCODERS, *specs.PAIRS, "deepseek-v3", "qwen2-moe", "qwen3", "opt-narrow"])
+def test_a_size_that_does_not_fit_its_neighbours_never_reaches_an_array(host: str) -> None:
+    """One size changed in one place: it cannot be said, or both run it and agree, or both refuse."""
+    spec, seen = specs.spec_of(host), set()
+    for where, part in walk(spec):
+        for name in (name for name in SIZES if hasattr(part, name)):
+            place = re.sub(r"\.\d+", "", where), name
+            if place in seen:
+                continue
+            seen.add(place)
+            try:
+                changed = with_size(spec, where.split(".") if where else [], name, 1)
+            except PlainformerError:
+                continue
+            told, built = outcomes(changed, specs.arrays_of(changed))
+            assert told.what == built.what, f"{where}.{name}"
+            if told.logits is not None:
+                laws.close(built.logits, told.logits, f"{where}.{name}")
+
+
 def names_of(spec: s.Spec) -> set[str]:
     return {w.name for w in Ledger.of(spec).rows}
 

@@ -168,6 +168,7 @@ def _(part: GatedAttention) -> Faults:
 @misfits.register
 def _(part: LatentAttention) -> Faults:
     yield from equal("q", n_out(part.q), part.n_heads * (part.d_nope + part.d_rope), "must give d_nope + d_rope a head")
+    yield from equal("kv_down.n_in", part.kv_down.n_in, n_in(part.q), "must read what q reads")
     yield from equal("kv_down.n_out", part.kv_down.n_out, part.kv_norm.width + part.d_rope, "must be latent + d_rope")
     yield from equal("kv_up.n_in", part.kv_up.n_in, part.kv_norm.width, "must equal kv_norm.width")
     yield from equal(
