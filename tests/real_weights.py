@@ -135,7 +135,7 @@ def from_folder(folder: Path, config: dict[str, Any], weights: Path) -> Real:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     shutil.copy(weights, folder / "model.safetensors")
-    model = load_hub(folder, torch.float64)
+    model = load_hub(folder, torch.float64)  # its spec: a head of its own if the tensors say so
     ours = names.to_ours(config["model_type"], model.spec, load_file(weights), np)
     return Real(model.spec, {name: np.asarray(array, np.float64) for name, array in ours.items()}, model)
 
@@ -146,10 +146,15 @@ def letters_to_sounds(cases: Path, folder: Path) -> Real:
     return from_folder(folder / "bart", config, cases / "data" / "us_bart.safetensors")
 
 
-def t5(cases: Path, folder: Path, variant: str) -> Real:
-    """T5 in small; version 1.1 with a head of its own, as its published configs say."""
+def t5(cases: Path, folder: Path, variant: str, rewritten: bool = False) -> Real:
+    """T5 in small; version 1.1 with a head of its own, as its published configs say.
+
+    rewritten: its config as transformers 5 writes it, tied for all, with a key of its own for what 1.1 is.
+    """
     told = truth(cases, "t5_tiny")["variants"][variant]
-    config = {"model_type": "t5"} | told["config"] | {"tie_word_embeddings": told["scale_decoder_outputs"]}
+    scaled = {"scale_decoder_outputs": told["scale_decoder_outputs"]}
+    published = {"tie_word_embeddings": told["scale_decoder_outputs"]}
+    config = {"model_type": "t5"} | told["config"] | (scaled if rewritten else published)
     return from_folder(folder / variant, config, cases / "cases" / "real" / f"t5_tiny_{variant}.safetensors")
 
 

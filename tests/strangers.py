@@ -178,6 +178,9 @@ STRANGERS: dict[str, Stranger] = {
     ),
     "t5": Stranger("T5ForConditionalGeneration", T5, pair=True),
     "t5 1.1, tied": Stranger("T5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-gelu"}, pair=True),
+    "t5 1.1, its head not scaled": Stranger(
+        "T5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, pair=True
+    ),
     "t5 encoder": Stranger("T5EncoderModel", T5, encoder=True),
     "bart": Stranger("BartForConditionalGeneration", BART, pair=True, buffers=("final_logits_bias",)),
     "bart scaled": Stranger(

@@ -22,7 +22,9 @@ from mutants import Break, breaks, rule
 from plainformer import experts, formulas, kernels, reference
 from plainformer import model as m
 from plainformer import spec as s
+from plainformer.conventions import untie
 from plainformer.families.parts import Layer, attention, dot, feed_forward, layer_norm, linear, sublayer
+from plainformer.faults import PlainformerError
 from plainformer.huggingface import names
 from plainformer.spec import Head, Spec, Stack, Table, Tokens
 from plainformer.states import State
@@ -78,6 +80,36 @@ def test_berts_own_files_are_read_with_gamma_and_beta(case: CaseOf) -> None:
     assert old.keys() != this.theirs.keys()
     ours = names.to_ours("bert", this.spec, old, np)
     assert all(np.array_equal(ours[name], array) for name, array in this.arrays.items())
+
+
+def test_a_checkpoint_that_is_not_the_specs_is_refused_by_its_tensors_names(case: CaseOf) -> None:
+    """One absent, one of another shape, and a bias that the config denies: each would be another model."""
+    this = case("llama linear")
+    layer = "model.layers.1.self_attn"
+    bias = {f"{layer}.q_proj.bias": np.zeros(32)}
+    short = {name: a for name, a in this.theirs.items() if name != f"{layer}.k_proj.weight"}
+    wrong = this.theirs | {f"{layer}.v_proj.weight": np.zeros((15, 24))}
+    for theirs, said in (
+        (this.theirs | bias, f"{layer}.q_proj.bias = (32,): is in the checkpoint, but not in its config"),
+        (short, f"{layer}.k_proj.weight = None: is not in the checkpoint"),
+        (wrong, "attention.v.weight = (15, 24): must be (16, 24)"),
+    ):
+        with pytest.raises(PlainformerError) as caught:
+            names.to_ours(this.model_type, this.spec, theirs, np)
+        assert said in str(caught.value)
+        assert len(caught.value.faults) == 1
+    names.to_ours(this.model_type, this.spec, this.theirs | {"model.layers.0.self_attn.rotary_emb.inv_freq": bias}, np)
+
+
+def test_a_head_of_its_own_is_told_by_its_numbers(case: CaseOf) -> None:
+    """As T5 1.1 is saved: tied by its config, with another matrix beside the table."""
+    this, table = case("t5 1.1, its head not scaled"), "shared.weight"
+    assert this.spec.head is not None
+    assert (this.spec.head.tied, this.spec.head.scale) == (True, 1.0)
+    for head, own in ((this.theirs[table] + 1, True), (this.theirs[table].copy(), False), (None, False)):
+        theirs = this.theirs | ({} if head is None else {"lm_head.weight": head})
+        assert names.own_head("t5", this.spec, theirs) == own
+    assert not names.own_head("t5", untie(this.spec), this.theirs | {"lm_head.weight": this.theirs[table] + 1})
 
 
 def test_a_base_class_has_a_pooler_too(case: CaseOf) -> None:

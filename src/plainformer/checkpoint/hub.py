@@ -13,9 +13,10 @@ from torch import Tensor
 
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.runs import tensors_in
+from plainformer.conventions import untie
 from plainformer.faults import refuse
 from plainformer.huggingface import Reading, read_file, write
-from plainformer.huggingface.names import to_ours, to_theirs
+from plainformer.huggingface.names import own_head, to_ours, to_theirs
 from plainformer.model import Transformer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -49,9 +50,10 @@ def load_hub(folder: str | Path, dtype: torch.dtype | None = None) -> Transforme
     """
     folder = Path(folder)
     reading = read_file(folder)
-    theirs = dict(tensors_of(folder))
-    ours = to_ours(reading.model_type, reading.spec, theirs, torch)
-    model = Transformer(reading.spec, initial=None).to(dtype or next(iter(theirs.values())).dtype)
+    theirs, spec = dict(tensors_of(folder)), reading.spec
+    spec = untie(spec) if own_head(reading.model_type, spec, theirs) else spec
+    ours = to_ours(reading.model_type, spec, theirs, torch)
+    model = Transformer(spec, initial=None).to(dtype or next(iter(theirs.values())).dtype)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             tensor.copy_(ours[name])

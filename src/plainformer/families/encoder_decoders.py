@@ -75,6 +75,7 @@ def t5(
     eps: float = 1e-6,
     tied: bool = True,
     head: bool = True,
+    head_scaled: bool = True,
 ) -> Spec:
     """Raffel et al. 2020, section 2.1; version 1.1 and mT5: gated, with a head of its own. 0 decoder layers: none.
 
@@ -104,7 +105,8 @@ def t5(
             norm_last=norm,
         )
 
-    scale = d_model**-0.5 if tied else 1.0  # the head turned from the token table reads a smaller stream
+    # the head turned from the token table reads a smaller stream
+    scale = d_model**-0.5 if tied and head_scaled else 1.0
     return Spec(
         embedding=Tokens(table=Table(n_rows=vocab_size, width=d_model)),
         encoder=stack(n_encoder_layers, causal=False),

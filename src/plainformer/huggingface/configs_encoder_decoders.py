@@ -67,4 +67,5 @@ def t5_like(keys: Keys, default: str) -> Spec:
         eps=keys.real("layer_norm_epsilon", default=1e-6),
         tied=tied,
         head=keys.headed(),
+        head_scaled=keys.flag("scale_decoder_outputs", True),  # transformers 5 says by this that 1.1 was not tied
     )

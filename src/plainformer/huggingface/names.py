@@ -23,10 +23,14 @@ def table_of(model_type: str) -> tuple[Row, ...]:
     return TABLES[model_type]
 
 
+def layers_of(spec: Spec) -> dict[str, int]:
+    return {name: len(stack.layers) for name in ("encoder", "decoder") if (stack := getattr(spec, name))}
+
+
 def placed(rows: tuple[Row, ...], spec: Spec) -> Iterator[tuple[Row, str, tuple[str, ...]]]:
     """Each row at each layer where the ledger has its weights: (row, their name, our names)."""
     ours = {w.name for w in Ledger.of(spec).rows if not w.same_as}
-    n_layers = {name: len(stack.layers) for name in ("encoder", "decoder") if (stack := getattr(spec, name))}
+    n_layers = layers_of(spec)
     for r in rows:
         for i in range(n_layers.get(r.ours[0].partition(".")[0], 0)) if "{i}" in r.theirs else (0,):
             names = tuple(name.replace("{i}", str(i)) for name in r.ours)
@@ -49,24 +53,55 @@ def spellings(name: str) -> Iterator[str]:
             yield plain.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 
 
+def written(name: str, theirs: Mapping[str, Any]) -> str | None:
+    """The name under which a checkpoint has this tensor."""
+    return next((spelling for spelling in spellings(name) if spelling in theirs), None)
+
+
+def own_head(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint's head has other numbers than its token table, whatever its config says of them.
+
+    T5 1.1's has; configs that transformers 5 writes say of it that it is tied.
+    """
+    rows = {r.ours[0]: written(r.theirs, theirs) for r in table_of(model_type) if "{i}" not in r.theirs}
+    head, table = rows.get("head.weight"), rows.get("embedding.weight")
+    if spec.head is None or not spec.head.tied or head is None or table is None:
+        return False
+    return bool(theirs[head].shape == theirs[table].shape and (theirs[head] != theirs[table]).any())
+
+
+def unforeseen(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> Iterator[Fault]:
+    """What the family's table knows and the checkpoint has, but not the spec: a bias, a norm in a layer. Left out, it
+    would make another model of this one."""
+    rows, held = table_of(model_type), {name for _, name, _ in placed(table_of(model_type), spec)}
+    for stack, n_layers in layers_of(spec).items():
+        for r in rows:
+            if r.ours[0].startswith(f"{stack}.layers.") and "{e}" not in r.theirs:
+                for name in (r.theirs.replace("{i}", str(i)) for i in range(n_layers)):
+                    if name not in held and (found := written(name, theirs)):
+                        yield Fault(found, tuple(theirs[found].shape), "is in the checkpoint, but not in its config")
+
+
 def heads_of(spec: Spec) -> int:
     return next(part.n_heads for _, part in walk(spec.main) if isinstance(part, Attention))
 
 
 def to_ours(model_type: str, spec: Spec, theirs: Mapping[str, Any], xp: Any) -> Tensors:
-    """The ledger's tensors from a checkpoint's. Refuses absent names, all at once; names that no row knows are left."""
+    """The ledger's tensors from a checkpoint's. Refuses, all at once, absent names, and tensors of a layer that the
+    family has and this spec has not; names that no row knows are left."""
     shapes = {w.name: w.shape for w in Ledger.of(spec).rows}
     out: Tensors = {}
     absent: list[str] = []
     for r, name, ours in placed(table_of(model_type), spec):
         names = [name.replace("{e}", str(e)) for e in range(shapes[ours[0]][0])] if r.lies == "stacked" else [name]
-        found = [next((written for written in spellings(n) if written in theirs), None) for n in names]
-        absent += [n for n, written in zip(names, found, strict=True) if written is None]
+        found = [written(n, theirs) for n in names]
+        absent += [n for n, at in zip(names, found, strict=True) if at is None]
         if None not in found:
-            out |= one_in(r, [theirs[written] for written in found if written], ours, shapes, spec, xp)
+            out |= one_in(r, [theirs[at] for at in found if at], ours, shapes, spec, xp)
     wrong = [n for n, tensor in out.items() if tuple(tensor.shape) != shapes[n]]
-    if absent or wrong:
-        faults = [Fault(n, None, "is not in the checkpoint") for n in absent]
+    more = list(unforeseen(model_type, spec, theirs))
+    if absent or wrong or more:
+        faults = [*more, *(Fault(n, None, "is not in the checkpoint") for n in absent)]
         raise PlainformerError(faults + [Fault(n, tuple(out[n].shape), f"must be {shapes[n]}") for n in wrong])
     return out
 
