@@ -181,12 +181,16 @@ STRANGERS: dict[str, Stranger] = {
     "t5 1.1, its head not scaled": Stranger(
         "T5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, pair=True
     ),
+    "mt5": Stranger("MT5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-gelu"}, pair=True),
     "t5 encoder": Stranger("T5EncoderModel", T5, encoder=True),
     "bart": Stranger("BartForConditionalGeneration", BART, pair=True, buffers=("final_logits_bias",)),
     "bart scaled": Stranger(
         "BartForConditionalGeneration", BART | {"scale_embedding": True}, pair=True, buffers=("final_logits_bias",)
     ),
     "bart base": Stranger("BartModel", BART, pair=True),
+    "gpt2 base": Stranger(
+        "GPT2Model", {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64}
+    ),
     "bloom": Stranger("BloomForCausalLM", {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 2, "n_head": 6}),
     "bloom base": Stranger("BloomModel", {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 2, "n_head": 4}),
     "opt": Stranger("OPTForCausalLM", OPT),
@@ -212,6 +216,17 @@ STRANGERS: dict[str, Stranger] = {
         },
     ),
     "olmo2": Stranger("Olmo2ForCausalLM", SIZES | {"num_key_value_heads": 2, "eos_token_id": 2}),
+    "olmo3": Stranger(
+        "Olmo3ForCausalLM",
+        SIZES
+        | {"num_key_value_heads": 2, "sliding_window": 5, "num_hidden_layers": 4, "eos_token_id": 2}
+        | {
+            "rope_parameters": {
+                "full_attention": {"rope_type": "yarn", "rope_theta": 100.0} | YARN,
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            }
+        },
+    ),
     "phi3": Stranger(
         "Phi3ForCausalLM",
         SIZES | {"num_key_value_heads": 2, "sliding_window": 5, "pad_token_id": 0, "eos_token_id": 2},
@@ -230,6 +245,9 @@ STRANGERS: dict[str, Stranger] = {
     "deepseek_v3 without rank, yarn": Stranger(
         "DeepseekV3ForCausalLM",
         DEEPSEEK | {"q_lora_rank": None} | rope("yarn", **YARN, mscale=1.0, mscale_all_dim=0.7),
+    ),
+    "deepseek_v3 with biases": Stranger(
+        "DeepseekV3ForCausalLM", DEEPSEEK | {"attention_bias": True, "norm_topk_prob": False, "n_shared_experts": 2}
     ),
     "deepseek_v3 in halves": Stranger("DeepseekV3ForCausalLM", DEEPSEEK | {"rope_interleave": False}),
     "gpt_oss": Stranger(

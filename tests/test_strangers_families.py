@@ -25,10 +25,10 @@ from plainformer import spec as s
 from plainformer.conventions import untie
 from plainformer.families.parts import Layer, attention, dot, feed_forward, layer_norm, linear, sublayer
 from plainformer.faults import PlainformerError
-from plainformer.huggingface import names
+from plainformer.huggingface import names, read
 from plainformer.spec import Head, Spec, Stack, Table, Tokens
 from plainformer.states import State
-from plainformer.tree import rewrite
+from plainformer.tree import rewrite, walk
 from strangers import CLOSE, SIDES, STRANGERS, VOCAB, Case, asked, case_of, check_whole, float64, gap, made
 
 CaseOf = Callable[[str], Case]
@@ -301,6 +301,11 @@ def wider(part: Any) -> Any:
     return replace(part, window=part.window + 1) if isinstance(part, s.Attention) and part.window else part
 
 
+def stretched(part: Any) -> Any:
+    scaling = s.Scaling(kind="linear", settings=(("factor", 4.0),))
+    return replace(part, scaling=scaling) if isinstance(part, s.Rotary) and part.scaling is None else part
+
+
 def in_turn(part: Any) -> Any:
     return replace(part, passes=(0, 1, 0, 1)) if isinstance(part, Stack) else part
 
@@ -412,6 +417,8 @@ SABOTAGED: tuple[tuple[str, str, Callable[[Case], Case] | dict[str, Break]], ...
     ("pairs as halves", "deepseek_v3", fields(s.Rotary, interleaved=False)),
     ("halves as pairs", "deepseek_v3 in halves", fields(s.Rotary, interleaved=True)),
     ("YaRN's factor on the scores left out", "deepseek_v3 without rank, yarn", fields(s.Scores, scale=10**-0.5)),
+    ("mT5's head scaled", "mt5", fields(s.Head, scale=24**-0.5)),
+    ("windowed layers stretched too", "olmo3", on_spec(stretched)),
     ("a window one wider", "modernbert", on_spec(wider)),
     ("groups in turn", "albert in two groups", on_spec(in_turn)),
     ("gates that sum to 1", "qwen3_moe", fields(s.SoftmaxRouter, normalised=True)),
@@ -447,3 +454,21 @@ def test_a_family_notices(
                     undo()
         assert off > 1e-5, f"{what}: the {side} agrees all the same"
         assert gap(this, side) <= CLOSE, "the sabotage outlived its test"
+
+
+def test_rotary_settings_by_kind_of_layer_are_heeded_or_refused() -> None:
+    """As transformers 5 writes them: where a reader has no place for them, they are not passed over."""
+    nested = {"full_attention": {"rope_type": "default", "rope_theta": 100.0}}
+    nested |= {"sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}
+    for model_type, said in (
+        ("llama", "settings for each kind of layer are not known of this family"),
+        ("olmo3", "sliding_attention.rope_theta = 50.0: must be that of the layers that see all"),
+    ):
+        with pytest.raises(PlainformerError, match=said):
+            read({"model_type": model_type, "rope_parameters": nested} | strangers.SIZES)
+    thetas = [
+        part.theta
+        for _, part in walk(read({"model_type": "modernbert", "rope_parameters": nested} | strangers.SIZES).spec)
+        if isinstance(part, s.Rotary)
+    ]
+    assert thetas == [100.0, 50.0]

@@ -32,14 +32,15 @@ def bart(keys: Keys) -> Spec:
 
 
 def t5(keys: Keys) -> Spec:
-    return t5_like(keys, default="relu")
+    return t5_like(keys, default="relu", scaled=keys.flag("scale_decoder_outputs", True))
 
 
 def mt5(keys: Keys) -> Spec:
-    return t5_like(keys, default="gated-gelu")
+    return t5_like(keys, default="gated-gelu", scaled=False)
 
 
-def t5_like(keys: Keys, default: str) -> Spec:
+def t5_like(keys: Keys, default: str, scaled: bool) -> Spec:
+    """scaled: a tied head reads a smaller stream. Never in mT5; transformers 5 calls T5 1.1 tied, and not scaled."""
     said = str(keys.get("feed_forward_proj") or default)
     gated, _, word = said.rpartition("-")
     if gated not in ("", "gated") or word not in ACTIVATIONS:
@@ -67,5 +68,5 @@ def t5_like(keys: Keys, default: str) -> Spec:
         eps=keys.real("layer_norm_epsilon", default=1e-6),
         tied=tied,
         head=keys.headed(),
-        head_scaled=keys.flag("scale_decoder_outputs", True),  # transformers 5 says by this that 1.1 was not tied
+        head_scaled=scaled,
     )

@@ -206,6 +206,9 @@ class Keys:
             return {}
         if layer_type and isinstance(found.get(layer_type), Mapping):
             return dict(found[layer_type])
+        if layer_type is None and any(isinstance(value, Mapping) for value in found.values()):
+            name = "rope_scaling" if self.has("rope_scaling") else "rope_parameters"
+            self.fault(name, sorted(found), "settings for each kind of layer are not known of this family")
         return {name: value for name, value in found.items() if value is not None and not isinstance(value, Mapping)}
 
     def rope_by_type(self) -> bool:

@@ -105,10 +105,13 @@ def olmo2(keys: Keys) -> Spec:
 def olmo3(keys: Keys) -> Spec:
     n_layers, window = keys.layers("num_hidden_layers"), keys.count("sliding_window", default=4096)
     pattern = [None if i % 4 == 3 else window for i in range(n_layers)]
-    return olmo_like(keys, keys.windows(n_layers, pattern, window))
+    if (theta := keys.theta(layer_type="sliding_attention")) != keys.theta(layer_type="full_attention"):
+        keys.fault("rope_parameters.sliding_attention.rope_theta", theta, "must be that of the layers that see all")
+    return olmo_like(keys, keys.windows(n_layers, pattern, window), layer_type="full_attention")
 
 
-def olmo_like(keys: Keys, windows: Windows | None) -> Spec:
+def olmo_like(keys: Keys, windows: Windows | None, layer_type: str | None = None) -> Spec:
+    """layer_type: whose rotary settings count, where each kind of layer has its own."""
     n_heads, n_kv_heads, d_head = keys.heads()
     max_seq_len = keys.count("max_position_embeddings", default=2048)
     return keys.with_head(
@@ -121,8 +124,8 @@ def olmo_like(keys: Keys, windows: Windows | None) -> Spec:
             n_kv_heads=n_kv_heads,
             d_head=d_head,
             d_ff=keys.count("intermediate_size"),
-            theta=keys.theta(),
-            scaling=keys.scaling(max_seq_len),
+            theta=keys.theta(layer_type=layer_type),
+            scaling=keys.scaling(max_seq_len, layer_type),
             windows=windows,
             activation=keys.activation(),
             eps=keys.real("rms_norm_eps", default=1e-5),
