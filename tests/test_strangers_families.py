@@ -6,13 +6,16 @@ B batch, T new positions, S source positions, D d_model, V vocabulary.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 import laws
@@ -22,6 +25,7 @@ from mutants import Break, breaks, rule
 from plainformer import experts, formulas, kernels, reference
 from plainformer import model as m
 from plainformer import spec as s
+from plainformer.checkpoint.hub import load_hub
 from plainformer.conventions import untie
 from plainformer.families.parts import Layer, attention, dot, feed_forward, layer_norm, linear, sublayer
 from plainformer.faults import PlainformerError
@@ -99,6 +103,20 @@ def test_a_checkpoint_that_is_not_the_specs_is_refused_by_its_tensors_names(case
         assert said in str(caught.value)
         assert len(caught.value.faults) == 1
     names.to_ours(this.model_type, this.spec, this.theirs | {"model.layers.0.self_attn.rotary_emb.inv_freq": bias}, np)
+
+
+def test_quantised_weights_are_refused_not_misread(case: CaseOf, tmp_path: Path) -> None:
+    """Their tensors have other numbers than the model: scales stand beside them."""
+    this = case("llama linear")
+    save_file(this.theirs, tmp_path / "model.safetensors")
+    config = {"model_type": "llama", **this.stranger.settings}
+    for quantization in (None, {"quant_method": "fp8", "weight_block_size": [8, 8]}):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": quantization}))
+        if quantization is None:
+            assert load_hub(tmp_path).spec == this.spec
+            continue
+        with pytest.raises(PlainformerError, match=r"quant_method = 'fp8': no rule unpacks quantised weights yet"):
+            load_hub(tmp_path)
 
 
 def test_a_head_of_its_own_is_told_by_its_numbers(case: CaseOf) -> None:

@@ -46,10 +46,15 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
 def load_hub(folder: str | Path, dtype: torch.dtype | None = None) -> Transformer:
     """The model in a published folder, in its own dtype or the one asked for.
 
-    Raises PlainformerError: files absent or damaged, tensors absent or of other shapes, a family without a table.
+    Raises PlainformerError: files absent or damaged, tensors absent or of other shapes, a family without a table,
+    weights that are quantised.
     """
     folder = Path(folder)
     reading = read_file(folder)
+    if reading.quantization is not None:
+        method = reading.quantization.get("quant_method")
+        where = f"{folder / 'config.json'}: quantization_config.quant_method"
+        raise refuse(where, method, "no rule unpacks quantised weights yet", "it can be sized")
     theirs, spec = dict(tensors_of(folder)), reading.spec
     spec = untie(spec) if own_head(reading.model_type, spec, theirs) else spec
     ours = to_ours(reading.model_type, spec, theirs, torch)
