@@ -8,7 +8,8 @@ from functools import singledispatch
 from typing import get_args
 
 from plainformer.faults import Fault
-from plainformer.mixers import DeltaNet, GatedAttention, LatentAttention, Mamba2
+from plainformer.mixers import DeltaNet, Distances, GatedAttention, LatentAttention, Mamba, Mamba2, Patches
+from plainformer.mixers import ShortConvolution
 from plainformer.spec import (
     Activation,
     Attention,
@@ -59,6 +60,10 @@ width.register(Table, lambda part: (part.width, part.width))
 width.register(Attention, lambda part: (n_in(part.q), n_out(part.out)))
 width.register(LatentAttention, lambda part: (n_in(part.q), n_out(part.out)))
 width.register(GatedAttention, lambda part: width(part.attention))
+width.register(Patches, lambda part: (part.n_in, part.n_out))
+width.register(Distances, lambda part: (part.width, part.width))
+width.register(ShortConvolution, lambda part: (n_in(part.inner), n_out(part.out)))
+width.register(Mamba, lambda part: (n_in(part.inner), n_out(part.out)))
 width.register(Mamba2, lambda part: (n_in(part.inner), n_out(part.out)))
 width.register(DeltaNet, lambda part: (n_in(part.qkv), n_out(part.out)))
 width.register(FeedForward, lambda part: (n_in(part.up), n_out(part.down)))
@@ -180,6 +185,32 @@ def _(part: LatentAttention) -> Faults:
     yield from equal("out.n_in", part.out.n_in, part.n_heads * part.d_value, "must be n_heads * d_value")
     if part.scores.rotary:
         yield from equal("scores.rotary.n_dims", part.scores.rotary.n_dims, part.d_rope, "must equal d_rope")
+
+
+@misfits.register
+def _(part: Mamba) -> Faults:
+    rank = part.select.n_out - 2 * part.d_state
+    yield from equal("inner.n_out", part.inner.n_out, 2 * part.d_inner, "must be twice d_inner")
+    yield from equal("convolution.channels", part.convolution.channels, part.d_inner, "must equal d_inner")
+    yield from equal("select.n_in", part.select.n_in, part.d_inner, "must equal d_inner")
+    yield from equal("step.n_in", part.step.n_in, rank, "must be what select gives besides B and C")
+    yield from equal("step.n_out", part.step.n_out, part.d_inner, "must equal d_inner")
+    yield from equal("out.n_in", part.out.n_in, part.d_inner, "must equal d_inner")
+    for i, wide in enumerate((rank, part.d_state, part.d_state) if part.norms else ()):
+        yield from equal(f"norms.{i}.width", part.norms[i].width if part.norms else 0, wide, "must be what it norms")
+
+
+@misfits.register
+def _(part: ShortConvolution) -> Faults:
+    channels = part.convolution.channels
+    yield from equal("inner.n_out", part.inner.n_out, 3 * channels, "must be thrice the convolution's channels")
+    yield from equal("out.n_in", part.out.n_in, channels, "must equal convolution.channels")
+
+
+@misfits.register
+def _(part: Distances) -> Faults:
+    if part.norm:
+        yield from equal("norm.width", part.norm.width, part.width, "must equal table.width")
 
 
 @misfits.register

@@ -3,7 +3,7 @@ they stand. The order is torch's: a part's own weights before those of the parts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from math import prod
@@ -52,10 +52,20 @@ def weights(part: object) -> Weights:
     raise TypeError(f"no rule counts the weights of {type(part).__name__}")
 
 
-@weights.register(s.Sinusoid)
-@weights.register(type(None))
-def _(part: object) -> Weights:
-    yield from ()
+def holds(*names: str, kind: str = "") -> Callable[[object], Weights]:
+    """The rule of a part that has no weights but those of the parts in these fields."""
+    return lambda part: inside(part, *names, kind=kind)
+
+
+weights.register(type(None), holds())
+weights.register(s.Sinusoid, holds())
+weights.register(s.Bottleneck, holds("down", "norm", "up"))
+weights.register(s.FeedForward, holds("gate", "up", "down", kind="feed_forward"))
+weights.register(s.ChosenSoftmaxRouter, holds("scores", kind="router"))
+weights.register(mixers.LatentAttention, holds("q", "kv_down", "kv_norm", "kv_up", "out", kind="attention"))
+weights.register(mixers.ShortConvolution, holds("inner", "convolution", "out", kind="mixer"))
+weights.register(mixers.Distances, holds("table", "norm", kind="position"))
+weights.register(mixers.Patches, holds("linear", kind="embedding"))
 
 
 @weights.register
@@ -80,11 +90,6 @@ def _(part: s.Norm) -> Weights:
 def _(part: s.NormedLinear) -> Weights:
     yield from weights(part.linear)
     yield from inside(part, "norm")
-
-
-@weights.register
-def _(part: s.Bottleneck) -> Weights:
-    yield from inside(part, "down", "norm", "up")
 
 
 @weights.register
@@ -118,8 +123,13 @@ def _(part: mixers.GatedAttention) -> Weights:
 
 
 @weights.register
-def _(part: mixers.LatentAttention) -> Weights:
-    yield from inside(part, "q", "kv_down", "kv_norm", "kv_up", "out", kind="attention")
+def _(part: mixers.Mamba) -> Weights:
+    yield Weight("log_decay", (part.d_inner, part.d_state), "mixer")
+    yield Weight("skip", (part.d_inner,), "mixer")
+    yield from inside(part, "inner", "convolution", "select", "step", kind="mixer")
+    for name, norm in zip(("step_norm", "b_norm", "c_norm"), part.norms or (), strict=False):
+        yield from under(name, weights(norm))
+    yield from inside(part, "out", kind="mixer")
 
 
 @weights.register
@@ -134,16 +144,6 @@ def _(part: mixers.DeltaNet) -> Weights:
     for name in ("step_bias", "log_decay"):
         yield Weight(name, (part.n_value_heads,), "mixer")
     yield from inside(part, "qkv", "gate", "rates", "convolution", "norm", "out", kind="mixer")
-
-
-@weights.register
-def _(part: s.FeedForward) -> Weights:
-    yield from inside(part, "gate", "up", "down", kind="feed_forward")
-
-
-@weights.register
-def _(part: s.ChosenSoftmaxRouter) -> Weights:
-    yield from inside(part, "scores", kind="router")
 
 
 @weights.register

@@ -1,10 +1,11 @@
-"""What may stand in attention's place and keeps less than all keys and values. Sized today; not yet run."""
+"""What may stand in attention's place and keeps less than all keys and values, and what else is sized today and not yet
+run: distances that keys are held against, pieces of pictures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plainformer.spec import Attention, Linear, Norm, Projection, Scores
+from plainformer.spec import Attention, Linear, Norm, Projection, Scores, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,29 @@ class Convolution:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShortConvolution:
+    """Two gates around a short convolution along the tokens (LFM2)."""
+
+    inner: Linear  # to both gates and the values
+    convolution: Convolution
+    out: Linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mamba:
+    """A selective state-space mixer (Gu and Dao 2023, section 3): decays of each channel and state, a skip a channel."""
+
+    d_inner: int
+    d_state: int
+    inner: Linear  # to values and gate
+    convolution: Convolution
+    select: Linear  # to the step's low rank, B and C
+    step: Linear
+    out: Linear
+    norms: tuple[Norm, Norm, Norm] | None = None  # of the step's low rank, B and C (Jamba)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mamba2:
     """A state-space mixer (Dao and Gu 2024): one decay, step bias and skip a head."""
 
@@ -50,7 +74,7 @@ class Mamba2:
     n_groups: int
     inner: Linear  # to gate, values, B and C of each group, step of each head
     convolution: Convolution
-    norm: Norm
+    norm: Norm | None
     out: Linear
 
 
@@ -68,3 +92,32 @@ class DeltaNet:
     convolution: Convolution
     norm: Norm
     out: Linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """One learned row for each distance of two tokens; each layer's queries and keys are held against them too, by the
+    layer's own projections (He et al. 2021, DeBERTa, section 3.1)."""
+
+    table: Table
+    norm: Norm | None = None
+
+    @property
+    def width(self) -> int:
+        return self.table.width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patches:
+    """Rows from the pieces of a picture; the rows of the token table stand before them (Dosovitskiy et al. 2021)."""
+
+    linear: Linear
+
+    @property
+    def n_in(self) -> int:
+        """What the table before them must be wide: they are as wide already."""
+        return self.linear.n_out
+
+    @property
+    def n_out(self) -> int:
+        return self.linear.n_out

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from plainformer.faults import PlainformerError
 
 if TYPE_CHECKING:
-    from plainformer.mixers import DeltaNet, GatedAttention, LatentAttention, Mamba2
+    from plainformer.mixers import DeltaNet, Distances, GatedAttention, LatentAttention, Mamba, Mamba2, Patches
+    from plainformer.mixers import ShortConvolution
 
 Activation = Literal["relu", "relu_squared", "silu", "gelu", "gelu_tanh", "tanh", "swiglu_clamped"]
 
@@ -174,7 +175,8 @@ class Experts:
     balance: float = 0.0  # how much the balance loss weighs in training (Fedus et al. 2021, section 2.2)
 
 
-Part: TypeAlias = "Attention | GatedAttention | LatentAttention | Mamba2 | DeltaNet | FeedForward | Experts"
+Mixer: TypeAlias = "GatedAttention | LatentAttention | Mamba | Mamba2 | DeltaNet | ShortConvolution"
+Part: TypeAlias = "Attention | Mixer | FeedForward | Experts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +225,7 @@ class Stack:
     layers: tuple[tuple[Residual, ...], ...]  # layers may differ: dense first, windows in a pattern
     causal: bool
     passes: tuple[int, ...] | None = None  # which layer's weights each pass uses; None: each its own (ALBERT: all 0)
-    positions: Table | Sinusoid | None = None  # BART has one in each stack
+    positions: Table | Sinusoid | Distances | None = None  # BART has one in each stack
     relative: RelativeBias | None = None
     norm_first: Norm | None = None  # BERT and BLOOM normalise the embedded tokens
     norm_last: Norm | None = None
@@ -238,7 +240,7 @@ class Tokens:
     types: Table | None = None  # BERT: which of two sentences
     positions: Table | None = None  # ALBERT adds them in the narrow width
     norm: Norm | None = None
-    project: Linear | None = None  # from a narrow table to d_model (ALBERT, OPT-350m)
+    project: Linear | Patches | None = None  # from a narrow table to d_model (ALBERT, OPT-350m); ViT: pictures
 
 
 @dataclass(frozen=True, kw_only=True)

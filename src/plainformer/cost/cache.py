@@ -51,6 +51,16 @@ def _(part: mixers.LatentAttention) -> Iterator[Kept]:
 
 
 @kept.register
+def _(part: mixers.ShortConvolution) -> Iterator[Kept]:
+    yield Kept(fixed=part.convolution.channels * part.convolution.kernel)
+
+
+@kept.register
+def _(part: mixers.Mamba) -> Iterator[Kept]:
+    yield Kept(fixed=part.d_inner * part.d_state + part.convolution.channels * part.convolution.kernel)
+
+
+@kept.register
 def _(part: mixers.Mamba2) -> Iterator[Kept]:
     state = part.n_heads * part.d_head * part.d_state
     yield Kept(fixed=state + part.convolution.channels * part.convolution.kernel)

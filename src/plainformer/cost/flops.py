@@ -37,9 +37,10 @@ def flops(part: object, work: Work) -> int:
 @flops.register(type(None))
 @flops.register(s.Norm)
 @flops.register(s.Table)
+@flops.register(mixers.Distances)
 @flops.register(s.Sinusoid)
 @flops.register(s.RelativeBias)
-def _(part: s.Norm | s.Table | s.Sinusoid | s.RelativeBias | None, work: Work) -> int:
+def _(part: s.Norm | s.Table | mixers.Distances | s.Sinusoid | s.RelativeBias | None, work: Work) -> int:
     return 0
 
 
@@ -90,6 +91,23 @@ def _(part: mixers.LatentAttention, work: Work) -> int:
     """The latent expanded to keys and values, as in training; a decoder may absorb `kv_up` into its neighbours."""
     projections = sum(flops(inner, work) for inner in (part.q, part.kv_down, part.kv_up, part.out))
     return projections + scores_and_mix(work, part.n_heads, part.d_nope + part.d_rope, part.d_value)
+
+
+@flops.register
+def _(part: mixers.Patches, work: Work) -> int:
+    return flops(part.linear, work)
+
+
+@flops.register
+def _(part: mixers.ShortConvolution, work: Work) -> int:
+    return sum(flops(inner, work) for inner in (part.inner, part.convolution, part.out))
+
+
+@flops.register
+def _(part: mixers.Mamba, work: Work) -> int:
+    """The recurrence a step at a time: write and read of a state of d_inner x d_state."""
+    inside = (part.inner, part.convolution, part.select, part.step, part.out)
+    return sum(flops(inner, work) for inner in inside) + 2 * 2 * work.rows * part.d_inner * part.d_state
 
 
 @flops.register
