@@ -73,6 +73,29 @@ def from_path(path: str) -> Subject:
     )
 
 
+def config_of(text: str) -> tuple[dict[str, object] | None, str]:
+    """The config.json behind MODEL and its path; None where it is a preset or one of our own specs."""
+    file = file_in(text) if os.path.isdir(text) else text if os.path.isfile(text) else None
+    if file is None:
+        return None, text
+    data = read_object(file)
+    return (None if "is" in data else data), file
+
+
+def bare_size(text: str) -> int | None:
+    """7B, 1.5B, 124M as a number of parameters; None for what is a path, or no such size."""
+    import re
+
+    if os.path.exists(text) or not (found := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([kKmMbBtT])", text)):
+        return None
+    from decimal import Decimal
+
+    size = int(Decimal(found[1]) * 10 ** (3 + 3 * "kmbt".index(found[2].lower())))
+    if size < 1:
+        raise refuse("MODEL", text, "is no size: it must be above 0")
+    return size
+
+
 def read_object(path: str) -> dict[str, object]:
     """A JSON object from a file. Refuses a file that cannot be read, is not JSON, or holds something else."""
     import json

@@ -4,34 +4,53 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
-from typing import IO, Any
+from dataclasses import replace
+from typing import Any
 
-from plainformer.cli.model_argument import resolve
+from plainformer.cli.model_argument import bare_size, resolve
 from plainformer.cost import Cost
 from plainformer.cost.rules import BITS
-from plainformer.faults import refuse
-from plainformer.report.sheet import Subject, counted_as, facts, flat, ledger_rows
+from plainformer.faults import PlainformerError, refuse
+from plainformer.report.sheet import Subject, facts
 
 Sized = tuple[Subject, dict[str, Any], Cost]
+OPTIMIZERS = ("adamw", "adamw-float32", "adamw-bfloat16", "adamw-8bit", "muon", "sgd", "sgd-momentum")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="a config.json, a folder that holds one, a run, a preset's name"
-    )
+    about = "a config.json, a folder that holds one, a run, a preset's name, or a bare size such as 7B"
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=about)
     run = parser.add_argument_group("what it is asked to do")
     run.add_argument("--batch", type=whole, default=1, metavar="N", help="sequences at once (1)")
     run.add_argument("--context", type=whole, metavar="N", help="tokens of each (as many as the model allows)")
     run.add_argument("--dtype", default="bfloat16", choices=BITS, metavar="NAME", help="of the weights (bfloat16)")
     run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as the weights, 16 bits at least)")
-    run.add_argument("--tokens", type=amount, metavar="N", help="train on so many tokens (140e9)")
-    run.add_argument("--sustained", type=amount, metavar="N", help="operations a second of one device (400e12)")
-    run.add_argument("--price", type=amount, metavar="N", help="dollars for an hour of one device")
+    run.add_argument("--device", metavar="NAME", help="a device's name, or BYTES,FLOPS,BANDWIDTH: bounds, how many")
+    run.add_argument("--what-if", metavar="CHANGES", help="with other sizes: n_kv_heads=8,tied=false,vocab_size=50304")
+    train = parser.add_argument_group("training")
+    train.add_argument("--train", action="store_true", help="memory of training, part by part")
+    train.add_argument("--optimizer", default="adamw", choices=OPTIMIZERS, metavar="NAME", help=", ".join(OPTIMIZERS))
+    recompute = ("none", "selective", "full")
+    train.add_argument("--recompute", default="none", choices=recompute, help="which activations are made again (none)")
+    train.add_argument("--attention", default="fused", choices=("fused", "plain"), help="plain: keeps its scores")
+    train.add_argument("--zero", type=int, default=0, choices=(0, 1, 2, 3), help="what devices share (0: nothing)")
+    train.add_argument("--devices", type=whole, default=1, metavar="N", help="so many devices (1)")
+    only = train.add_mutually_exclusive_group()
+    only.add_argument("--lora", type=whole, metavar="RANK", help="train adapters of this rank alone")
+    only.add_argument("--qlora", type=whole, metavar="RANK", help="the same beside matrices of 4 bits")
+    train.add_argument("--tokens", type=amount, metavar="N", help="train on so many tokens (140e9)")
+    train.add_argument("--sustained", type=amount, metavar="N", help="operations a second of one device (400e12)")
+    train.add_argument("--utilisation", type=share, metavar="X", help="the same as a share of --device's peak (0.4)")
+    train.add_argument("--price", type=amount, metavar="N", help="dollars for an hour of one device")
+    train.add_argument("--watts", type=amount, metavar="N", help="of one device: energy")
     said = parser.add_argument_group("what is said")
     said.add_argument("--convention", metavar="NAME", help="count by this rule; all: by each, with what they count")
-    said.add_argument("--explain", action="store_true", help="every weight, summing to the total")
+    said.add_argument("--explain", action="store_true", help="every weight, summing to the total; every formula")
+    said.add_argument("--compare", action="store_true", help="models side by side, each beside the first")
+    said.add_argument("--find", metavar="LABEL", help="shapes and conventions behind 458M or 1895722")
+    said.add_argument("--check", action="store_true", help="hold a folder's safetensors headers against its config")
     said.add_argument("--plot", metavar="FILE.svg", help="draw where the parameters live")
+    said.add_argument("--plot-memory", metavar="FILE.svg", help="draw memory against context; -: in the terminal")
     form = said.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one object; a list of them for several models")
     form.add_argument("--csv", action="store_true", help="one row for each model")
@@ -59,20 +78,77 @@ def amount(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """A share above 0, at most 1."""
+    value = amount(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than all: say a share such as 0.4")
+    return value
+
+
 def run(args: argparse.Namespace) -> int:
-    sized = [size(resolve(text), args) for text in args.models]
-    if args.plot:
-        plot(args.plot, sized, args.convention)
+    if args.find is not None:
+        from plainformer.cli.finding import find
+
+        return find(args)
+    if not args.models:
+        raise refuse("MODEL", None, "is missing", "give a config.json, a folder, a preset's name or a size such as 7B")
+    if args.check:
+        from plainformer.cli.finding import check_folders
+
+        return check_folders(args)
+    rate(args)
+    sized = [one for text in args.models for one in (several(text, args) if args.what_if else [size(text, args)])]
+    if args.plot or args.plot_memory:
+        from plainformer.cli import plotting
+
+        plotting.draw(sized, args)
     if args.json:
-        print_json(sized, args)
+        print_json(sized[1::2] if args.what_if else sized, args)
     elif args.csv:
+        from plainformer.cli.plotting import print_csv
+
         print_csv(sized, sys.stdout)
-    else:
+    elif args.plot_memory != "-":
         print_tables(sized, args)
     return 0
 
 
-def size(subject: Subject, args: argparse.Namespace) -> Sized:
+def rate(args: argparse.Namespace) -> None:
+    """What a device keeps up, from what is said: told at once, or as a share of a peak."""
+    if args.device is not None:
+        from plainformer.cost.devices import device
+
+        args.device = device(args.device)
+    if args.utilisation is not None:
+        if args.device is None or args.sustained is not None:
+            wrong = "needs --device" if args.device is None else "and --sustained say the same twice"
+            raise refuse("--utilisation", args.utilisation, wrong)
+        args.sustained = args.utilisation * args.device.flops
+    if args.watts is None and args.device is not None:
+        args.watts = args.device.watts
+
+
+def several(text: str, args: argparse.Namespace) -> list[Sized]:
+    """A model as it is, and as --what-if has it."""
+    from plainformer.cli.changing import changes_in, what_if
+
+    changes = changes_in(args.what_if)
+    if bare_size(text) is not None:
+        raise refuse("--what-if", text, "is a size, not a model: it has no parts to change")
+    return [account(resolve(text), args), account(what_if(text, changes), args)]
+
+
+def size(text: str, args: argparse.Namespace) -> Sized:
+    if (parameters := bare_size(text)) is None:
+        return account(resolve(text), args)
+    from plainformer.cli.plotting import bare
+
+    sized: Sized = bare(text, parameters, args)
+    return sized
+
+
+def account(subject: Subject, args: argparse.Namespace) -> Sized:
     cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=args.dtype, kv_dtype=args.kv_dtype)
     sheet = facts(
         subject,
@@ -81,8 +157,31 @@ def size(subject: Subject, args: argparse.Namespace) -> Sized:
         tokens=args.tokens,
         sustained=args.sustained,
         price=args.price,
+        device=args.device,
+        plan=plan_of(args),
+        watts=args.watts,
     )
     return subject, sheet, cost
+
+
+def plan_of(args: argparse.Namespace) -> Any:
+    """The plan of training where one is asked for, by --train or by what only it hears."""
+    if not (args.train or args.lora or args.qlora):
+        return None
+    from plainformer.cost.training import Plan
+
+    try:
+        return Plan(
+            optimizer=args.optimizer,
+            recompute=args.recompute,
+            fused=args.attention == "fused",
+            zero=args.zero,
+            n_devices=args.devices,
+            lora=args.lora or args.qlora,
+            quantised=args.qlora is not None,
+        )
+    except PlainformerError as error:
+        raise PlainformerError(replace(fault, where=f"--{fault.where}") for fault in error.faults) from None
 
 
 def print_json(sized: list[Sized], args: argparse.Namespace) -> None:
@@ -90,66 +189,33 @@ def print_json(sized: list[Sized], args: argparse.Namespace) -> None:
 
     sheets = []
     for _, sheet, cost in sized:
-        if args.explain:
+        if args.explain and cost is not None:
+            from plainformer.report.explain import formulas
+            from plainformer.report.sheet import counted_as, ledger_rows
+
             rows, _ = counted_as(args.convention, cost)
-            sheet = sheet | {"rows": ledger_rows(rows)}
+            sheet = sheet | {"rows": ledger_rows(rows), "formulas": [vars(one) for one in formulas(sheet, cost)]}
         sheets.append(sheet)
     print(json.dumps(sheets[0] if len(sheets) == 1 else sheets, indent=1, ensure_ascii=False))
 
 
-def print_csv(sized: list[Sized], file: IO[str]) -> None:
-    import csv
-
-    rows = [{"model": subject.name} | flat(sheet) for subject, sheet, _ in sized]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-
-
 def print_tables(sized: list[Sized], args: argparse.Namespace) -> None:
-    from plainformer.report import tables
+    from plainformer.report import asked_tables, tables
 
+    models = [one for one in sized if one[2] is not None]
+    for subject, sheet, cost in sized:
+        if cost is None:
+            asked_tables.draw_size(sys.stdout, subject.name, sheet)
     if args.explain:
         from plainformer.conventions import CONVENTIONS, count
 
-        for subject, _, _ in sized:
+        for subject, sheet, cost in models:
             for name in CONVENTIONS if args.convention == "all" else [args.convention or "tensors"]:
                 tables.draw_lines(sys.stdout, subject, count(subject.spec, name))
-    elif len(sized) == 1:
-        tables.draw_sheet(sys.stdout, *sized[0])
-    else:
-        tables.draw_many(sys.stdout, sized)
-
-
-def plot(path: str, sized: Iterable[Sized], convention: str | None) -> None:
-    """Where the parameters live: one model by its parts, several as bars of shares."""
-    from plainformer.report import svg
-
-    parts = {
-        subject.name: {part.replace("_", " "): n for part, n in sheet["parameters"]["by_part"].items()}
-        for subject, sheet, _ in sized
-    }
-    counted = "" if convention in (None, "all") else f", counted as {convention}"
-    if len(parts) == 1:
-        (name, one), *_ = parts.items()
-        picture = svg.bars(f"{name}: {sum(one.values()):,} parameters{counted}", one)
-    else:
-        picture = svg.stacked(f"Where the parameters live{counted}", parts)
-    write(path, picture)
-    print(f"drawn: {path}", file=sys.stderr)
-
-
-def write(path: str, text: str) -> None:
-    """A file that is whole or not there at all."""
-    import os
-
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with open(beside, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(beside, path)
-    except OSError as fault:
-        if os.path.exists(beside):
-            os.remove(beside)
-        raise refuse("--plot", path, "cannot be written", fault.strerror or str(fault)) from None
+            asked_tables.draw_formulas(sys.stdout, sheet, cost)
+    elif args.compare or args.what_if:
+        asked_tables.draw_compared(sys.stdout, models)
+    elif len(models) == 1:
+        tables.draw_sheet(sys.stdout, *models[0])
+    elif models:
+        tables.draw_many(sys.stdout, models)

@@ -254,7 +254,7 @@ def _place(name: str) -> tuple[str, int, str]:
     return ".".join(path[:at]), int(path[at]), ".".join(place)
 
 
-def _numbers(layers: list[int]) -> str:
+def runs(layers: list[int]) -> str:
     """[0, 1, 2, 5] -> "0-2,5"."""
     runs: list[list[int]] = []
     for i in layers:
@@ -291,7 +291,7 @@ def lines(rows: Iterable[Weight]) -> tuple[Line, ...]:
             alike.setdefault(tuple(row.shape for row in inner), []).append(layer)
         for same in alike.values():
             inner = layers[same[0]]
-            which = "*" if len(same) == len(depth[stack]) else _numbers(same)
+            which = "*" if len(same) == len(depth[stack]) else runs(same)
             where = f"{stack}.{which}" if stack else ""
             table.append(Line(where, place, _formula(inner), sum(row.count for row in inner), len(same)))
     return tuple(table)

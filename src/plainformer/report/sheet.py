@@ -12,6 +12,8 @@ from plainformer.spec import Spec
 
 if TYPE_CHECKING:
     from plainformer.conventions import Count
+    from plainformer.cost.devices import Device
+    from plainformer.cost.training import Plan
 
 PARTS = ("embedding", "position", "attention", "feed_forward", "expert", "router", "norm", "head", "other")
 
@@ -52,7 +54,28 @@ def parameters(rows: Sequence[Weight]) -> dict[str, Any]:
         "active_without_input_table": active if tied else active - table,
         "active_without_tables": active - table - head,
         "by_part": by_part(rows),
+        "by_layers": by_layers(rows),
     }
+
+
+def by_layers(rows: Iterable[Weight]) -> list[dict[str, Any]]:
+    """Layers whose weights have the same shapes, taken together: which, how many, parameters of each."""
+    shapes: dict[tuple[str, int], list[tuple[str, tuple[int, ...]]]] = {}
+    counts: dict[tuple[str, int], int] = {}
+    for row in rows:
+        stack, found, rest = row.name.partition(".layers.")
+        if found and row.count:
+            number, _, place = rest.partition(".")
+            key = (f"{stack}.layers", int(number))
+            shapes.setdefault(key, []).append((place, row.shape))
+            counts[key] = counts.get(key, 0) + row.count
+    alike: dict[tuple[str, tuple[Any, ...]], list[int]] = {}
+    for (stack, layer), inside in shapes.items():
+        alike.setdefault((stack, tuple(inside)), []).append(layer)
+    return [
+        {"layers": stack, "numbers": numbers, "each": counts[stack, numbers[0]]}
+        for (stack, _), numbers in alike.items()
+    ]
 
 
 def facts(
@@ -63,12 +86,26 @@ def facts(
     tokens: float | None = None,
     sustained: float | None = None,
     price: float | None = None,
+    device: Device | None = None,
+    plan: Plan | None = None,
+    watts: float | None = None,
 ) -> dict[str, Any]:
     """The sheet. convention: its name, or "all"; tokens: to train on; sustained: operations a second of one device;
-    price: dollars of one device for an hour. What is not known is None, with a note where that surprises."""
+    price: dollars of one device for an hour; watts: of one device. device, plan: a section of their own each. What is
+    not known is None, with a note where that surprises."""
     rows, by_convention = counted_as(convention, cost)
     stored, stored_note = as_stored(subject, cost)
     exact = cost.training_flops(tokens) if tokens is not None else None
+    asked: dict[str, Any] = {}
+    if device is not None:
+        from plainformer.report.asked import serving
+
+        asked |= serving(cost, stored, device)
+    if plan is not None:
+        from plainformer.report.asked import training
+
+        asked |= training(cost, plan)
+        exact = asked["training_memory"]["flops_per_token"] * tokens if tokens is not None else None
     hours = rules.device_hours(exact, sustained) if exact is not None and sustained else None
     causal = bool(cost.cache.parts)
     sheet: dict[str, Any] = {
@@ -94,11 +131,13 @@ def facts(
             "flops_exact": exact,
             "device_hours": hours,
             "dollars": hours * price if hours is not None and price is not None else None,
-            "bytes": cost.optimizer_bytes,
+            "bytes": asked["training_memory"]["before_activations"] if plan else cost.optimizer_bytes,
         },
-        "notes": [*subject.notes, *stored_note, *cost.notes],
+        "notes": [*subject.notes, *stored_note, *cost.notes, *asked.pop("notes", [])],
     }
-    return sheet | by_convention
+    if hours is not None and watts is not None:
+        asked["energy_kwh"] = hours * watts / 1000
+    return sheet | by_convention | asked
 
 
 def counted_as(convention: str | None, cost: Cost) -> tuple[tuple[Weight, ...], dict[str, Any]]:
@@ -130,12 +169,11 @@ def under(counted: Count) -> dict[str, Any]:
 
 def as_stored(subject: Subject, cost: Cost) -> tuple[int | None, list[str]]:
     """Bytes of the weights as the source says that they are stored, and a note where it doesn't say enough."""
-    if subject.quantization:
-        method = subject.quantization.get("quant_method", "an unnamed method")
-        return None, [f"weights are stored quantised ({method}): their bytes with scales are not worked out"]
-    if subject.dtype in rules.BITS:
-        return cost.weights_bytes(subject.dtype), []
-    return None, []
+    if not subject.quantization:
+        return (cost.weights_bytes(subject.dtype) if subject.dtype in rules.BITS else None), []
+    from plainformer.cost.stored import stored_bytes
+
+    return stored_bytes(cost.spec, cost.ledger.weights, subject.dtype, subject.quantization, subject.model_type)
 
 
 def ledger_rows(rows: Iterable[Weight]) -> list[dict[str, Any]]:

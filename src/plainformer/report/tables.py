@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plainformer.conventions import CONVENTIONS, Count, lines
+from plainformer.conventions import CONVENTIONS, Count, lines, runs
 from plainformer.cost import Cost
 from plainformer.report.figures import bar, label, percent, short
 from plainformer.report.sheet import Subject, by_part, describe
@@ -62,7 +62,25 @@ def counts(sheet: Mapping[str, Any]) -> list[Row]:
     rows.append(("without token tables", f"{said['non_embedding']:,}", label(said["non_embedding"])))
     if said["active"] != said["total"]:
         rows.append(("met by one token", f"{said['active']:,}", f"{label(said['active'])}, token tables included"))
+        for key, words in (("active_without_input_table", "the input table"), ("active_without_tables", "both tables")):
+            rows.append((f"  without {words}", f"{said[key]:,}", label(said[key])))
     return rows
+
+
+def layer_groups(sheet: Mapping[str, Any]) -> list[Row]:
+    """Layers that are alike, where not all are."""
+    groups = sheet["parameters"]["by_layers"]
+    if len(groups) == len({group["layers"] for group in groups}):
+        return []
+    return [
+        (f"layers {runs(group['numbers'])}", f"{len(group['numbers']) * group['each']:,}", layers_said(group))
+        for group in groups
+    ]
+
+
+def layers_said(group: Mapping[str, Any]) -> str:
+    where = "" if group["layers"] == "decoder.layers" else f", {group['layers'].removesuffix('.layers')}"
+    return f"{len(group['numbers'])} x {group['each']:,}{where}"
 
 
 def memory(sheet: Mapping[str, Any], cost: Cost) -> list[Row]:
@@ -92,15 +110,67 @@ def work(sheet: Mapping[str, Any]) -> list[Row]:
     rows = [
         ("forward, one token", f"{exact:,} FLOPs", mean),
         ("by the rule 2N", f"{rule:,} FLOPs", f"exact is {gap if ratio < 2 else f'{ratio:.1f} times that'}"),
-        ("to train, AdamW", f"{training['bytes']:,} B", f"{short(training['bytes'], 'B')} before activations"),
     ]
+    if "training_memory" not in sheet:
+        much = training["bytes"]
+        rows.append(("to train, AdamW", f"{much:,} B", f"{short(much, 'B')} before activations"))
+    return rows + training_rows(sheet)
+
+
+def training_rows(sheet: Mapping[str, Any]) -> list[Row]:
+    """What --tokens asks for."""
+    training, rows = sheet["training"], list[Row]()
     if training["flops_exact"] is not None:
-        rows.append(("training, exact", f"{training['flops_exact']:.4g} FLOPs", "3 x forward x tokens"))
+        words = "forward and backward" if "training_memory" in sheet else "3 x forward x tokens"
+        rows.append(("training, exact", f"{training['flops_exact']:.4g} FLOPs", words))
+    if training["flops_6nd"] is not None:
         rows.append(("training, 6ND", f"{training['flops_6nd']:.4g} FLOPs", "6 x parameters met x tokens"))
     if training["device_hours"] is not None:
-        rows.append(("device hours", f"{training['device_hours']:,.1f}", "exact FLOPs at the sustained rate"))
+        words = "hours of one device: " + ("exact FLOPs" if training["flops_exact"] is not None else "6ND")
+        rows.append(("device hours", f"{training['device_hours']:,.2f}", f"{words} at the sustained rate"))
     if training["dollars"] is not None:
         rows.append(("dollars", f"{training['dollars']:,.0f}", "at the price of an hour"))
+    if "energy_kwh" in sheet:
+        rows.append(("energy", f"{sheet['energy_kwh']:,.0f} kWh", "hours x watts of one device"))
+    return rows
+
+
+def training_memory(sheet: Mapping[str, Any]) -> list[Row]:
+    """Where the bytes of a training run lie, on one device."""
+    if (said := sheet.get("training_memory")) is None:
+        return []
+    shared = f", shared among {said['devices']:,}"
+    rows = []
+    for key, stage in (("weights", 3), ("gradients", 2), ("optimizer_state", 1)):
+        words = said["optimizer"] if key == "optimizer_state" else ""
+        words += shared if said["zero"] >= stage else ""
+        rows.append((f"training: {key.replace('_', ' ')}", f"{said[key]:,} B", words.removeprefix(", ")))
+    if said["activations"] is not None:
+        how = f"{said['attention']} attention, recomputed: {said['recompute']}"
+        rows.append(("training: activations", f"{said['activations']:,} B", how))
+        rows.append(("training: logits", f"{said['logits']:,} B", "scores, their logarithms, gradient"))
+        rows.append(("training: one device", f"{said['total']:,} B", short(said["total"], "B")))
+    if said["trained"] != sheet["parameters"]["total"]:
+        rows.append(("trained parameters", f"{said['trained']:,}", label(said["trained"])))
+    rows.append(("training, one token", f"{said['flops_per_token']:,.0f} FLOPs", "forward and backward"))
+    if said["flops_done_per_token"] != said["flops_per_token"]:
+        rows.append(("  as done", f"{said['flops_done_per_token']:,.0f} FLOPs", "with what is made again"))
+    rows.append(("compute-optimal tokens", f"{said['compute_optimal_tokens']:,}", "20 a parameter met"))
+    return rows
+
+
+def on_device(sheet: Mapping[str, Any]) -> list[Row]:
+    """Bounds on a device, and which hold it."""
+    if (said := sheet.get("device")) is None:
+        return []
+    rows = [("memory needed", f"{said['memory_needed']:,} B", "weights and cache")]
+    rows.append((f"devices, {said['name']}", f"{said['needed']:,}", f"of {short(said['memory'], 'B')} each"))
+    if said["decode_tokens_per_second"] is not None:
+        read = f"{short(said['bytes_read_per_step'], 'B')} read a step; bound by {said['decode_bound']}"
+        rows.append(("decoding, at most", f"{said['decode_tokens_per_second']:,.1f} tokens/s", read))
+    rows.append(("prompt, at least", f"{said['prefill_seconds']:.4g} s", "what a query may see, at the peak"))
+    alone = [name for name, many in said["devices_needed"].items() if many == 1]
+    rows.append(("fits on one", f"{len(alone):,}", ", ".join(alone) or "of none"))
     return rows
 
 
@@ -111,7 +181,8 @@ def draw_sheet(file: IO[str], subject: Subject, sheet: Mapping[str, Any], cost: 
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
     parts = where_they_live(sheet["parameters"]["by_part"], plain=not draws_blocks(file))
-    for group in (counts(sheet), parts, memory(sheet, cost), work(sheet)):
+    asked = (layer_groups(sheet), memory(sheet, cost), work(sheet), training_memory(sheet), on_device(sheet))
+    for group in filter(None, (counts(sheet), parts, *asked)):
         table.add_row()
         for what, figure, words in group:
             table.add_row(f"  {what}", figure, words)

@@ -1,0 +1,110 @@
+"""Pictures and rows of `size`, and the sheet of a bare size: what most calls do without."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import IO, Any
+
+from plainformer.cost import Cost
+from plainformer.faults import refuse
+from plainformer.report.sheet import Subject, flat
+
+Sized = tuple[Subject, dict[str, Any], Cost]
+
+
+def bare(text: str, parameters: int, args: argparse.Namespace) -> Any:
+    """The sheet of a size: no subject but its name, no cost."""
+    from plainformer.report.asked import of_a_size
+
+    layered = {"--explain": args.explain, "--convention": args.convention, "--train": args.train, "--plot": args.plot}
+    layered |= {"--lora": args.lora, "--qlora": args.qlora, "--compare": args.compare}
+    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv}
+    if asked := [flag for flag, value in layered.items() if value]:
+        raise refuse(asked[0], text, "is a size, not a model: this needs its layers", "give a config.json or a preset")
+    sheet = of_a_size(
+        text,
+        parameters,
+        tokens=args.tokens,
+        sustained=args.sustained,
+        price=args.price,
+        watts=args.watts,
+        device=args.device,
+    )
+    return SimpleNamespace(name=text), sheet, None
+
+
+def print_csv(sized: Sequence[Sized], file: IO[str]) -> None:
+    import csv
+
+    rows = [{"model": subject.name} | flat(sheet) for subject, sheet, _ in sized]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def draw(sized: Sequence[Sized], args: argparse.Namespace) -> None:
+    if args.plot:
+        parameters(args.plot, sized, args.convention)
+    if args.plot_memory == "-":
+        from plainformer.report.asked_tables import draw_memory
+
+        draw_memory(sys.stdout, against_context(sized))
+    elif args.plot_memory:
+        from plainformer.report import svg
+
+        series = {name: [(float(n), n_bytes / 1e9) for n, n_bytes in points] for name, points in against_context(sized)}
+        picture = svg.line_chart(series, "Memory: weights and cache", "tokens of context", "GB (1e9 bytes)")
+        write("--plot-memory", args.plot_memory, picture)
+
+
+def against_context(sized: Sequence[Sized], n_points: int = 60) -> list[tuple[str, list[tuple[int, int]]]]:
+    """For each model the bytes of its weights and cache at contexts up to its cost's own, evenly spaced."""
+    found = []
+    for subject, sheet, cost in sized:
+        weights = sheet["weights_bytes"]["as_stored"] or cost.weights_bytes()
+        fixed = weights + cost.cross_cache_bytes + cost.state_bytes
+        contexts = sorted({1 + (cost.seq_len - 1) * i // n_points for i in range(n_points + 1)})
+        found.append((subject.name, [(n, fixed + cache_bytes(cost, n)) for n in contexts]))
+    return found
+
+
+def cache_bytes(cost: Cost, context: int) -> int:
+    from plainformer.cost import rules
+
+    return rules.n_bytes(cost.batch_size * cost.cache.numbers(context), cost.kv_dtype)
+
+
+def parameters(path: str, sized: Sequence[Sized], convention: str | None) -> None:
+    """Where the parameters live: one model by its parts, several as bars of shares."""
+    from plainformer.report import svg
+
+    parts = {
+        subject.name: {part.replace("_", " "): n for part, n in sheet["parameters"]["by_part"].items()}
+        for subject, sheet, _ in sized
+    }
+    counted = "" if convention in (None, "all") else f", counted as {convention}"
+    if len(parts) == 1:
+        (name, one), *_ = parts.items()
+        picture = svg.bars(f"{name}: {sum(one.values()):,} parameters{counted}", one)
+    else:
+        picture = svg.stacked(f"Where the parameters live{counted}", parts)
+    write("--plot", path, picture)
+
+
+def write(flag: str, path: str, text: str) -> None:
+    """A file that is whole or not there at all."""
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except OSError as fault:
+        if os.path.exists(beside):
+            os.remove(beside)
+        raise refuse(flag, path, "cannot be written", fault.strerror or str(fault)) from None
+    print(f"drawn: {path}", file=sys.stderr)

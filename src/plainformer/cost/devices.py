@@ -1,0 +1,75 @@
+"""What a device can do by its maker's data sheet, and the bounds that follow: no program is faster than these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plainformer.faults import refuse
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator. A peak is that of dense products in bfloat16 (float16 where it has no bfloat16)."""
+
+    name: str
+    memory: float  # bytes
+    flops: float  # operations a second
+    bandwidth: float  # bytes a second, from its own memory
+    watts: float | None = None
+
+
+# As published in the makers' data sheets; where a sheet prints the sparse peak, its half. Memory as sold: 80 GB is
+# taken as 80e9 bytes, a little less than what a driver shows.
+DEVICES = {
+    device.name: device
+    for device in (
+        Device("t4", 16e9, 65e12, 320e9, 70),
+        Device("v100-32gb", 32e9, 125e12, 900e9, 300),
+        Device("a10", 24e9, 125e12, 600e9, 150),
+        Device("a100-40gb", 40e9, 312e12, 1555e9, 400),
+        Device("a100-80gb", 80e9, 312e12, 2039e9, 400),
+        Device("l4", 24e9, 121e12, 300e9, 72),
+        Device("l40s", 48e9, 362e12, 864e9, 350),
+        Device("rtx3090", 24e9, 71e12, 936e9, 350),
+        Device("rtx4090", 24e9, 165.2e12, 1008e9, 450),
+        Device("rtx5090", 32e9, 209.5e12, 1792e9, 575),
+        Device("h100-pcie", 80e9, 756e12, 2000e9, 350),
+        Device("h100", 80e9, 989.5e12, 3350e9, 700),
+        Device("h200", 141e9, 989.5e12, 4800e9, 700),
+        Device("b200", 180e9, 2250e12, 8000e9, 1000),
+        Device("mi250x", 128e9, 383e12, 3277e9, 560),
+        Device("mi300x", 192e9, 1307.4e12, 5300e9, 750),
+        Device("mi325x", 256e9, 1307.4e12, 6000e9, 1000),
+        Device("tpu-v4", 32e9, 275e12, 1228e9),
+        Device("tpu-v5e", 16e9, 197e12, 819e9),
+        Device("tpu-v5p", 95e9, 459e12, 2765e9),
+    )
+}
+
+
+def device(text: str) -> Device:
+    """A device by its name in DEVICES, or by three numbers "80e9,989e12,3.35e12": bytes, operations and bytes a
+    second. Refuses other names with the nearest, and numbers that are not above 0."""
+    name = text.strip().lower().replace(" ", "-").replace("_", "-")
+    if name in DEVICES:
+        return DEVICES[name]
+    if "," not in text:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, DEVICES, n=3, cutoff=0.4) or DEVICES
+        hint = f"near to it: {', '.join(near)}; or BYTES,FLOPS,BANDWIDTH as 80e9,989e12,3.35e12"
+        raise refuse("--device", text, "no such device here", hint)
+    numbers = []
+    for word in text.split(","):
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            raise refuse("--device", text, f"{word!r} is not a number", "BYTES,FLOPS,BANDWIDTH") from None
+    if len(numbers) != 3 or not all(0 < n < float("inf") for n in numbers):
+        raise refuse("--device", text, "must be three numbers above 0", "BYTES,FLOPS,BANDWIDTH")
+    return Device(text, *numbers)
+
+
+def needed(n_bytes: float, one: Device) -> int:
+    """How many such devices hold that many bytes, evenly split and with nothing else on them."""
+    return max(1, -int(-n_bytes // one.memory))
