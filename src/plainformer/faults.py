@@ -17,7 +17,7 @@ class Fault:
 
     def __str__(self) -> str:
         said = repr(self.value)
-        shown = said if len(said) <= 80 else said[:77] + "..."
+        shown = said if len(said) <= 80 else f"{said[:32]}...{said[-45:]}"  # the end of a path is what tells
         return f"{self.where} = {shown}: {self.rule}" + (f"; {self.hint}" if self.hint else "")
 
 
