@@ -106,4 +106,5 @@ class Experts(nn.Module):
         sizes = chosen_NE.sum(0).tolist()
         met = [(e, rows) for e, rows in enumerate(x_ND[tokens_C].split(sizes)) if len(rows)]
         said_CD = torch.cat([self.experts(rows, None, e) for e, rows in met])
-        return torch.zeros_like(x_ND).index_add(0, tokens_C, gates_NE[tokens_C, experts_C, None] * said_CD)
+        said_CD = gates_NE[tokens_C, experts_C, None] * said_CD
+        return torch.zeros_like(x_ND).index_add(0, tokens_C, said_CD.to(x_ND.dtype))  # autocast's are bfloat16

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on from the newest whole checkpoint in RUN")
     parser.add_argument("--plan", action="store_true", help="say what it would take, and train nothing")
     shape = parser.add_argument_group("the model")
-    shape.add_argument("--preset", metavar="NAME", help="small, tiny or gpt2-style (small)")
+    shape.add_argument("--preset", metavar="NAME", help="small, tiny, small-moe or gpt2-style (small)")
     shape.add_argument("--d-model", type=int, metavar="N", help="width of the stream (the preset's)")
     shape.add_argument("--n-layers", type=int, metavar="N", help="(the preset's)")
     shape.add_argument("--n-heads", type=int, metavar="N", help="must divide --d-model (the preset's)")

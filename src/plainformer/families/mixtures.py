@@ -12,6 +12,7 @@ from plainformer.families.parts import (
     decoder,
     dot,
     feed_forward,
+    head_width,
     linear,
     pre_norm_layer,
     rms_norm,
@@ -103,12 +104,14 @@ def qwen3_moe(
     eps: float = 1e-6,
     tied: bool = False,
     attention_bias: bool = False,
+    balance: float = 0.0,
 ) -> Spec:
     """Qwen team 2025 (Qwen3, section 2): Qwen3 with experts of width d_expert in the layers that `sparse` names."""
     experts = Experts(
         router=SoftmaxRouter(scores=linear(d_model, n_experts), n_chosen=n_chosen, normalised=normalised),
         expert=feed_forward(d_model, d_expert, activation, gated=True),
         n_experts=n_experts,
+        balance=balance,
     )
     dense = feed_forward(d_model, d_ff, activation, gated=True)
     norm, head_norm = rms_norm(d_model, eps), rms_norm(d_head, eps)
@@ -138,6 +141,45 @@ def qwen3_moe(
         d_model=d_model,
         layers=tuple(made[key] for key in zip(seen, sparse, strict=True)),
         norm_last=norm,
+        tied=tied,
+    )
+
+
+def small_moe(
+    *,
+    vocab_size: int,
+    max_seq_len: int,
+    d_model: int,
+    n_layers: int,
+    n_heads: int,
+    n_kv_heads: int | None = None,
+    n_experts: int = 8,
+    n_chosen: int = 2,
+    d_expert: int | None = None,
+    theta: float = 10000.0,
+    balance: float = 0.01,
+    tied: bool = True,
+) -> Spec:
+    """Qwen3-MoE's layout at a size to train: what is not said follows from d_model.
+
+    n_kv_heads: as many as n_heads; d_expert: so wide that the chosen together are as wide as the feed-forward of
+    `llamas.small`, up to a multiple of 16. balance: as in Fedus et al. 2021, section 2.2.
+    """
+    return qwen3_moe(
+        vocab_size=vocab_size,
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads or n_heads,
+        d_head=head_width(d_model, n_heads),
+        d_ff=0,
+        sparse=(True,) * n_layers,
+        n_experts=n_experts,
+        n_chosen=n_chosen,
+        d_expert=d_expert or -(-8 * d_model // (48 * n_chosen)) * 16,
+        normalised=True,
+        theta=theta,
+        balance=balance,
         tied=tied,
     )
 

@@ -74,6 +74,7 @@ def qwen3_moe(keys: Keys) -> Spec:
             eps=keys.real("rms_norm_eps", default=1e-6),
             tied=keys.tied(False),
             attention_bias=keys.flag("attention_bias", False),
+            balance=keys.real("router_aux_loss_coef", default=0.001),
         )
     )
 

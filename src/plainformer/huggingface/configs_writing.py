@@ -9,7 +9,7 @@ from typing import Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.configs import read
-from plainformer.spec import Activation, Attention, FeedForward, Linear, NormedLinear, Scaling, Spec
+from plainformer.spec import Activation, Attention, Experts, FeedForward, Linear, NormedLinear, Scaling, Spec
 from plainformer.tree import children, walk
 
 Config = dict[str, Any]
@@ -24,7 +24,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def write(spec: Spec, *, dtype: str = "float32") -> Config:
-    """The config of the first of GPT-2, Llama, Mistral, Qwen2 and Qwen3 whose reading is this very spec.
+    """The config of the first of GPT-2, Llama, Mistral, Qwen2, Qwen3 and Qwen3-MoE whose reading is this very spec.
 
     Token ids are left open (null) for the one who knows the tokenizer; dropout is 0. Raises PlainformerError with what
     differs from the nearest of these classes, field by field, when none can hold the spec.
@@ -109,8 +109,27 @@ def candidates(spec: Spec) -> Iterator[Config]:
         common | {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"},
         common | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"} | attention_bias,
     ]
+    if mixed := [i for i, layer in enumerate(layers) if any(isinstance(inner, Experts) for _, inner in walk(layer))]:
+        yield common | attention_bias | mixture(spec, mixed)
     # On a tie the first is said to be the nearest: one with a norm on its queries where the spec has one.
     yield from reversed(qwens) if isinstance(part.q, NormedLinear) else qwens
+
+
+def mixture(spec: Spec, mixed: list[int]) -> Config:
+    """What Qwen3-MoE's class says besides Qwen3's keys. mixed: the layers with experts."""
+    layers = spec.decoder.layers if spec.decoder else ()
+    experts = next(part for _, part in walk(layers[mixed[0]]) if isinstance(part, Experts))
+    return {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": experts.n_experts,
+        "num_experts_per_tok": experts.router.n_chosen,
+        "moe_intermediate_size": experts.expert.up.n_out,
+        "norm_topk_prob": getattr(experts.router, "normalised", True),
+        "router_aux_loss_coef": experts.balance,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [i for i in range(len(layers)) if i not in mixed],
+    }
 
 
 def scaling(found: Scaling | None) -> Config | None:

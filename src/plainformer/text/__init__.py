@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plainformer.text.batches import Batches, check_lengths, eval_blocks
+from plainformer.text.masking import mask_tokens
 from plainformer.text.reading import read_bytes, read_text
 from plainformer.text.tokenizers import Decoder, Tokenizer, token_bytes
 from plainformer.text.tokens import TokenFile, split, text_bytes, write_tokens
@@ -15,6 +16,7 @@ __all__ = [
     "Tokenizer",
     "check_lengths",
     "eval_blocks",
+    "mask_tokens",
     "read_bytes",
     "read_text",
     "split",

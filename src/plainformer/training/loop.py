@@ -29,6 +29,7 @@ from plainformer.checkpoint.runs import (
 from plainformer.model import Transformer
 from plainformer.text import Batches, TokenFile, split, token_bytes
 from plainformer.text.files import written_beside
+from plainformer.training.balance import Traffic
 from plainformer.training.evaluation import Evaluation, evaluate
 from plainformer.training.journal import Journal, draw, rows
 from plainformer.training.optimizers import optimizers_for
@@ -110,6 +111,7 @@ class Run:
         fill(self.model, saved)
         self.optimizers = optimizers_for(self.model, self.settings)
         self.optimizers.restore(optimizer_of(saved), str(saved / OPTIMIZER))
+        self.traffic: Traffic = {}  # of the last step: each mixture's tokens by expert
         settings = self.settings
         self.batches = Batches(self.tokens.slice(self.train), settings.context, settings.batch_size, settings.seed)
 
@@ -127,7 +129,8 @@ class Run:
         settings = self.settings
         x_BT, y_BT = (torch.from_numpy(block) for block in self.batches.at(self.step))
         self.optimizers.clear()
-        loss = gradients(self.model, x_BT, y_BT, self.tokenizer.n_tokens, settings.micro_batch, settings.dtype)
+        self.traffic, n_tokens = {}, self.tokenizer.n_tokens
+        loss = gradients(self.model, x_BT, y_BT, n_tokens, settings.micro_batch, settings.dtype, self.traffic)
         check(loss, self.optimizers, settings.clip)
         self.optimizers.set(settings.schedule.at(self.step), self.step)
         self.optimizers.step()
@@ -179,6 +182,8 @@ def advance(run: Run, journal: Journal, stop: Stop, sample: Sample | None, quiet
             seconds = time.monotonic() - begun
             row: dict[str, Any] = {"step": run.step, "tokens": run.step * n_tokens, "loss": loss, "lr": lr}
             row["tokens_per_second"] = round(n_tokens / seconds, 1)
+            if run.traffic:
+                row["tokens_per_expert"] = {place: count_E.tolist() for place, count_E in run.traffic.items()}
             if run.step % settings.eval_every == 0 or run.step == settings.steps:
                 row |= measure(run, stop, progress)
             journal.append(row)

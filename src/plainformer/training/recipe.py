@@ -67,7 +67,7 @@ ADAMW = Recipe(
     clip=1.0,
 )
 RECIPES = {"muon": MUON, "adamw": ADAMW}
-OF_PRESET = {"small": "muon", "tiny": "muon", "gpt2-style": "adamw"}
+OF_PRESET = {"small": "muon", "tiny": "muon", "small-moe": "muon", "gpt2-style": "adamw"}
 
 DTYPES = ("float32", "bfloat16", "float64")
 

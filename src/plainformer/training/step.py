@@ -1,6 +1,6 @@
 """The gradient of one batch, whole or in parts.
 
-B batch, M rows of it at once, T positions, V vocabulary.
+B batch, M rows of it at once, T positions, V vocabulary, E experts, N tokens of all rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from plainformer.model import Transformer, cross_entropy
+from plainformer.training.balance import Routed, Traffic, choices, mixtures, unevenness
 from plainformer.training.optimizers import Optimizers
 
 PLAIN_ATTENTION = 512
@@ -44,23 +45,55 @@ def products_in(dtype: str, n_positions: int) -> Iterator[None]:
 
 
 def gradients(
-    model: Transformer, x_BT: Tensor, y_BT: Tensor, n_tokens: int, micro_batch: int, dtype: str = "float32"
+    model: Transformer,
+    x_BT: Tensor,
+    y_BT: Tensor,
+    n_tokens: int,
+    micro_batch: int,
+    dtype: str = "float32",
+    traffic: Traffic | None = None,
 ) -> float:
     """Add to each weight's gradient that of the loss of this batch; the loss in nats.
 
     The loss is the sum over the real targets (those that are not -1) divided by their number in the whole batch, so
     that cutting the batch into parts of `micro_batch` rows changes nothing. Tokens from n_tokens on are never scored:
     they are rows that the tokenizer does not have.
+
+    A mixture whose spec says so (Experts.balance) adds its balance loss to the gradient, not to the answer: over the
+    tokens with a real target, with the choices of the whole batch. Where that is cut, they are counted by a pass of
+    its own first. traffic: filled with how many of these tokens chose each expert, by the mixture's place.
     """
-    n_targets, total = int((y_BT >= 0).sum()), 0.0
-    for some_MT, targets_MT in zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True):
+    n_targets, total, mixed = int((y_BT >= 0).sum()), 0.0, mixtures(model.spec)
+    parts = list(zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True))
+    balanced = any(part.balance for _, part in mixed)
+    counts = counted(model, parts, dtype) if balanced and len(parts) > 1 else None
+    for some_MT, targets_MT in parts:
+        routed: Routed | None = [] if mixed else None
         with products_in(dtype, x_BT.shape[1]):
-            logits_MTV = model(some_MT)[..., :n_tokens]
+            logits_MTV = model.logits(model.hidden(some_MT, routed=routed))[..., :n_tokens]
         exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
         loss = cross_entropy(exact_MTV, targets_MT).sum() / max(1, n_targets)
-        loss.backward()
         total += loss.item()
+        here = choices(routed or [], targets_MT)
+        if balanced:
+            loss = loss + unevenness(mixed, routed or [], targets_MT, counts or here)
+        if traffic is not None:
+            for (place, _), count_E in zip(mixed, here, strict=True):
+                traffic[place] = traffic.get(place, 0) + count_E
+        loss.backward()
     return total
+
+
+@torch.no_grad()
+def counted(model: Transformer, parts: list[tuple[Tensor, Tensor]], dtype: str) -> list[Tensor]:
+    """How many tokens of all parts chose each expert, mixture by mixture."""
+    found = []
+    for some_MT, targets_MT in parts:
+        routed: Routed = []
+        with products_in(dtype, some_MT.shape[1]):
+            model.hidden(some_MT, routed=routed)
+        found.append(choices(routed, targets_MT))
+    return [torch.stack(each).sum(0) for each in zip(*found, strict=True)]
 
 
 def check(loss: float, optimizers: Optimizers, clip: float | None) -> float:
