@@ -121,9 +121,11 @@ def check(folder: str, reading: Reading) -> Checked:
         if buffers:
             notes.append(f"{len(buffers):,} buffers are in the files, which hold no parameter")
         left -= beside | buffers
-        deeper = {name for name in left if is_draft(name, reading.spec)}
+        drafts = reading.config.get("num_nextn_predict_layers")
+        deeper = {name for name in left if drafts and is_draft(name, reading.spec)}
         if deeper:
             notes.append(f"{len(deeper):,} tensors of draft layers (multi-token prediction) are not in the class")
+        left -= deeper
     else:
         notes.append(f"{reading.model_type} has no table of names: bytes and dtypes are told, names are not compared")
         left = set()
