@@ -68,7 +68,7 @@ weights.register(mixers.Distances, holds("table", "norm", kind="position"))
 weights.register(mixers.Patches, holds("linear", kind="embedding"))
 
 
-@weights.register
+@weights.register(s.Linear)
 def _(part: s.Linear) -> Weights:
     yield Weight("weight", (part.n_out, part.n_in))
     if part.bias:
@@ -78,7 +78,7 @@ def _(part: s.Linear) -> Weights:
         yield Weight("lora_b", (part.n_out, part.lora.rank), "lora")
 
 
-@weights.register
+@weights.register(s.Norm)
 def _(part: s.Norm) -> Weights:
     if part.gain:
         yield Weight("weight", (part.width,), "norm")
@@ -86,43 +86,43 @@ def _(part: s.Norm) -> Weights:
         yield Weight("bias", (part.width,), "norm")
 
 
-@weights.register
+@weights.register(s.NormedLinear)
 def _(part: s.NormedLinear) -> Weights:
     yield from weights(part.linear)
     yield from inside(part, "norm")
 
 
-@weights.register
+@weights.register(s.Table)
 def _(part: s.Table) -> Weights:
     yield Weight("weight", (part.n_rows, part.width))
 
 
-@weights.register
+@weights.register(mixers.Convolution)
 def _(part: mixers.Convolution) -> Weights:
     yield Weight("weight", (part.channels, 1, part.kernel))
     if part.bias:
         yield Weight("bias", (part.channels,))
 
 
-@weights.register
+@weights.register(s.RelativeBias)
 def _(part: s.RelativeBias) -> Weights:
     yield Weight("weight", (part.n_buckets, part.n_heads), "position")
 
 
-@weights.register
+@weights.register(s.Attention)
 def _(part: s.Attention) -> Weights:
     if part.scores.sinks:
         yield Weight("sinks", (part.n_heads,), "attention")
     yield from inside(part, "q", "k", "v", "out", kind="attention")
 
 
-@weights.register
+@weights.register(mixers.GatedAttention)
 def _(part: mixers.GatedAttention) -> Weights:
     yield from weights(part.attention)
     yield from inside(part, "gate", kind="attention")
 
 
-@weights.register
+@weights.register(mixers.Mamba)
 def _(part: mixers.Mamba) -> Weights:
     yield Weight("log_decay", (part.d_inner, part.d_state), "mixer")
     yield Weight("skip", (part.d_inner,), "mixer")
@@ -132,21 +132,21 @@ def _(part: mixers.Mamba) -> Weights:
     yield from inside(part, "out", kind="mixer")
 
 
-@weights.register
+@weights.register(mixers.Mamba2)
 def _(part: mixers.Mamba2) -> Weights:
     for name in ("step_bias", "log_decay", "skip"):
         yield Weight(name, (part.n_heads,), "mixer")
     yield from inside(part, "inner", "convolution", "norm", "out", kind="mixer")
 
 
-@weights.register
+@weights.register(mixers.DeltaNet)
 def _(part: mixers.DeltaNet) -> Weights:
     for name in ("step_bias", "log_decay"):
         yield Weight(name, (part.n_value_heads,), "mixer")
     yield from inside(part, "qkv", "gate", "rates", "convolution", "norm", "out", kind="mixer")
 
 
-@weights.register
+@weights.register(s.SoftmaxRouter)
 def _(part: s.SoftmaxRouter) -> Weights:
     if part.scaled:
         yield Weight("input_scale", (part.scores.n_in,), "router")
@@ -154,13 +154,13 @@ def _(part: s.SoftmaxRouter) -> Weights:
     yield from inside(part, "scores", kind="router")
 
 
-@weights.register
+@weights.register(s.SigmoidRouter)
 def _(part: s.SigmoidRouter) -> Weights:
     yield Weight("correction", (part.scores.n_out,), "router", buffer=True)
     yield from inside(part, "scores", kind="router")
 
 
-@weights.register
+@weights.register(s.Experts)
 def _(part: s.Experts) -> Weights:
     yield from inside(part, "router")
     met = (part.router.n_chosen, part.n_experts)
@@ -170,13 +170,13 @@ def _(part: s.Experts) -> Weights:
     yield from (replace(w, kind="expert") for w in inside(part, "shared", "shared_gate"))
 
 
-@weights.register
+@weights.register(s.Residual)
 def _(part: s.Residual) -> Weights:
     for name, inner in part.parts():
         yield from under(name, weights(inner))
 
 
-@weights.register
+@weights.register(s.Stack)
 def _(part: s.Stack) -> Weights:
     yield from inside(part, "positions", kind="position")
     yield from inside(part, "relative", "norm_first")
@@ -186,7 +186,7 @@ def _(part: s.Stack) -> Weights:
     yield from inside(part, "norm_last")
 
 
-@weights.register
+@weights.register(s.Tokens)
 def _(part: s.Tokens) -> Weights:
     yield from (replace(w, kind="embedding") for w in weights(part.table))
     yield from inside(part, "types", kind="embedding")
@@ -194,7 +194,7 @@ def _(part: s.Tokens) -> Weights:
     yield from inside(part, "norm", "project", kind="embedding")
 
 
-@weights.register
+@weights.register(s.Head)
 def _(part: s.Head) -> Weights:
     first, *rest = weights(part.linear)
     yield replace(first, kind="head", same_as="embedding.weight" if part.tied else None)
@@ -202,7 +202,7 @@ def _(part: s.Head) -> Weights:
     yield from inside(part, "transform", "norm", kind="head")
 
 
-@weights.register
+@weights.register(s.Tower)
 def _(part: s.Tower) -> Weights:
     yield from inside(part, "patches", kind="tower")
     yield from inside(part, "positions", kind="position")
@@ -211,7 +211,7 @@ def _(part: s.Tower) -> Weights:
         yield from under(f"connector.{i}", weights(inner), "tower")
 
 
-@weights.register
+@weights.register(s.Spec)
 def _(part: s.Spec) -> Weights:
     yield from inside(part, "embedding", "encoder", "decoder")
     for i, tower in enumerate(part.towers):

@@ -58,19 +58,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser_for(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     """The parser, with the arguments of the command that `words` name, and that command's module."""
-    parser = argparse.ArgumentParser(prog="plainformer", description="Transformers in plain sight.")
+    about = "Transformers in plain sight."
+    parser = argparse.ArgumentParser(prog="plainformer", description=about, formatter_class=formatter)
     parser.add_argument("--version", action="store_true", help="say which version this is")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", prog="plainformer")
     chosen = next((word for word in words if not word.startswith("-")), None)
     module = None
     for name in [chosen] if chosen in COMMANDS else COMMANDS:  # the others' parsers would only take time
         place, about = COMMANDS[name]
-        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        described = f"{about[0].upper()}{about[1:]}."
+        command = commands.add_parser(name, help=about, description=described, formatter_class=formatter)
         command.add_argument("--traceback", action="store_true", help="show where in our code a fault happened")
         if name == chosen:
             module = import_module(place)
             module.arguments(command)
     return parser, module
+
+
+def formatter(prog: str) -> argparse.HelpFormatter:
+    """argparse's own, told the width of the window: it would load a library of files to ask."""
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    if not width:
+        try:
+            width = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns
+        except (OSError, ValueError):
+            width = 80
+    return argparse.HelpFormatter(prog, width=(width or 80) - 2)
 
 
 def version() -> str:

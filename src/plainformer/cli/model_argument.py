@@ -84,9 +84,11 @@ def config_of(text: str) -> tuple[dict[str, object] | None, str]:
 
 def bare_size(text: str) -> int | None:
     """7B, 1.5B, 124M as a number of parameters; None for what is a path, or no such size."""
+    if not (text[:1].isdigit() and text[-1:].lower() in "kmbt") or os.path.exists(text):
+        return None
     import re
 
-    if os.path.exists(text) or not (found := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([kKmMbBtT])", text)):
+    if not (found := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([kKmMbBtT])", text)):
         return None
     from decimal import Decimal
 

@@ -30,7 +30,7 @@ def kept(part: object) -> Iterator[Kept]:
     yield from ()
 
 
-@kept.register
+@kept.register(s.Attention)
 def _(part: s.Attention) -> Iterator[Kept]:
     both = 2 * part.n_kv_heads * part.d_head
     if part.cross:
@@ -39,46 +39,46 @@ def _(part: s.Attention) -> Iterator[Kept]:
         yield Kept(per_token=both, window=part.window, expanded=both)
 
 
-@kept.register
+@kept.register(mixers.GatedAttention)
 def _(part: mixers.GatedAttention) -> Iterator[Kept]:
     yield from kept(part.attention)
 
 
-@kept.register
+@kept.register(mixers.LatentAttention)
 def _(part: mixers.LatentAttention) -> Iterator[Kept]:
     expanded = part.n_heads * (part.d_nope + part.d_rope + part.d_value)
     yield Kept(per_token=part.kv_norm.width + part.d_rope, expanded=expanded)
 
 
-@kept.register
+@kept.register(mixers.ShortConvolution)
 def _(part: mixers.ShortConvolution) -> Iterator[Kept]:
     yield Kept(fixed=part.convolution.channels * part.convolution.kernel)
 
 
-@kept.register
+@kept.register(mixers.Mamba)
 def _(part: mixers.Mamba) -> Iterator[Kept]:
     yield Kept(fixed=part.d_inner * part.d_state + part.convolution.channels * part.convolution.kernel)
 
 
-@kept.register
+@kept.register(mixers.Mamba2)
 def _(part: mixers.Mamba2) -> Iterator[Kept]:
     state = part.n_heads * part.d_head * part.d_state
     yield Kept(fixed=state + part.convolution.channels * part.convolution.kernel)
 
 
-@kept.register
+@kept.register(mixers.DeltaNet)
 def _(part: mixers.DeltaNet) -> Iterator[Kept]:
     state = part.n_value_heads * part.d_key * part.d_value
     yield Kept(fixed=state + part.convolution.channels * part.convolution.kernel)
 
 
-@kept.register
+@kept.register(s.Residual)
 def _(part: s.Residual) -> Iterator[Kept]:
     for _, inner in part.parts():
         yield from kept(inner)
 
 
-@kept.register
+@kept.register(s.Stack)
 def _(part: s.Stack) -> Iterator[Kept]:
     """A stack that is not causal writes nothing, so keeps nothing. Each pass over shared weights keeps its own."""
     if part.causal:
@@ -87,7 +87,7 @@ def _(part: s.Stack) -> Iterator[Kept]:
                 yield from kept(residual)
 
 
-@kept.register
+@kept.register(s.Spec)
 def _(part: s.Spec) -> Iterator[Kept]:
     yield from kept(part.decoder)
 

@@ -44,23 +44,23 @@ def _(part: s.Norm | s.Table | mixers.Distances | s.Sinusoid | s.RelativeBias | 
     return 0
 
 
-@flops.register
+@flops.register(s.Linear)
 def _(part: s.Linear, work: Work) -> int:
     lora = part.lora.rank * (part.n_in + part.n_out) if part.lora else 0
     return 2 * work.rows * (part.n_in * part.n_out + lora)
 
 
-@flops.register
+@flops.register(s.NormedLinear)
 def _(part: s.NormedLinear, work: Work) -> int:
     return flops(part.linear, work)
 
 
-@flops.register
+@flops.register(s.Bottleneck)
 def _(part: s.Bottleneck, work: Work) -> int:
     return flops(part.down, work) + flops(part.up, work)
 
 
-@flops.register
+@flops.register(mixers.Convolution)
 def _(part: mixers.Convolution, work: Work) -> int:
     return 2 * work.rows * part.channels * part.kernel
 
@@ -70,7 +70,7 @@ def scores_and_mix(work: Work, n_heads: int, d_key: int, d_value: int) -> int:
     return 2 * work.rows * work.n_all * n_heads * (d_key + d_value)
 
 
-@flops.register
+@flops.register(s.Attention)
 def _(part: s.Attention, work: Work) -> int:
     if part.cross:  # keys and values are the encoder's
         there = replace(work, n_new=work.n_source)
@@ -81,43 +81,43 @@ def _(part: s.Attention, work: Work) -> int:
     return projections + scores_and_mix(seen, part.n_heads, part.d_head, part.d_head)
 
 
-@flops.register
+@flops.register(mixers.GatedAttention)
 def _(part: mixers.GatedAttention, work: Work) -> int:
     return flops(part.attention, work) + flops(part.gate, work)
 
 
-@flops.register
+@flops.register(mixers.LatentAttention)
 def _(part: mixers.LatentAttention, work: Work) -> int:
     """The latent expanded to keys and values, as in training; a decoder may absorb `kv_up` into its neighbours."""
     projections = sum(flops(inner, work) for inner in (part.q, part.kv_down, part.kv_up, part.out))
     return projections + scores_and_mix(work, part.n_heads, part.d_nope + part.d_rope, part.d_value)
 
 
-@flops.register
+@flops.register(mixers.Patches)
 def _(part: mixers.Patches, work: Work) -> int:
     return flops(part.linear, work)
 
 
-@flops.register
+@flops.register(mixers.ShortConvolution)
 def _(part: mixers.ShortConvolution, work: Work) -> int:
     return sum(flops(inner, work) for inner in (part.inner, part.convolution, part.out))
 
 
-@flops.register
+@flops.register(mixers.Mamba)
 def _(part: mixers.Mamba, work: Work) -> int:
     """The recurrence a step at a time: write and read of a state of d_inner x d_state."""
     inside = (part.inner, part.convolution, part.select, part.step, part.out)
     return sum(flops(inner, work) for inner in inside) + 2 * 2 * work.rows * part.d_inner * part.d_state
 
 
-@flops.register
+@flops.register(mixers.Mamba2)
 def _(part: mixers.Mamba2, work: Work) -> int:
     """The recurrence a step at a time: write and read of a state of d_head x d_state for each head."""
     projections = sum(flops(inner, work) for inner in (part.inner, part.convolution, part.out))
     return projections + 2 * 2 * work.rows * part.n_heads * part.d_head * part.d_state
 
 
-@flops.register
+@flops.register(mixers.DeltaNet)
 def _(part: mixers.DeltaNet, work: Work) -> int:
     """The recurrence a step at a time: recall, write and read of a state of d_key x d_value for each value head."""
     inside = (part.qkv, part.gate, part.rates, part.convolution, part.out)
@@ -125,40 +125,40 @@ def _(part: mixers.DeltaNet, work: Work) -> int:
     return projections + 3 * 2 * work.rows * part.n_value_heads * part.d_key * part.d_value
 
 
-@flops.register
+@flops.register(s.FeedForward)
 def _(part: s.FeedForward, work: Work) -> int:
     return flops(part.up, work) + flops(part.gate, work) + flops(part.down, work)
 
 
-@flops.register
+@flops.register(s.Experts)
 def _(part: s.Experts, work: Work) -> int:
     """Only the experts that a token meets, each on its own tokens."""
     chosen = part.router.n_chosen * flops(part.expert, work)
     return chosen + sum(flops(inner, work) for inner in (part.router.scores, part.shared, part.shared_gate))
 
 
-@flops.register
+@flops.register(s.Residual)
 def _(part: s.Residual, work: Work) -> int:
     return sum(flops(inner, work) for _, inner in part.parts())
 
 
-@flops.register
+@flops.register(s.Stack)
 def _(part: s.Stack, work: Work) -> int:
     each = [sum(flops(residual, work) for residual in layer) for layer in part.layers]
     return sum(each[i] for i in part.passes or range(len(each)))
 
 
-@flops.register
+@flops.register(s.Tokens)
 def _(part: s.Tokens, work: Work) -> int:
     return flops(part.project, work)
 
 
-@flops.register
+@flops.register(s.Head)
 def _(part: s.Head, work: Work) -> int:
     return flops(part.transform, work) + flops(part.linear, work)
 
 
-@flops.register
+@flops.register(s.Tower)
 def _(part: s.Tower, work: Work) -> int:
     """work.batch_size pictures, whatever the text is: the tower's own positions are its length."""
     n = part.positions.n_rows
@@ -167,7 +167,7 @@ def _(part: s.Tower, work: Work) -> int:
     return flops(part.patches, own) + flops(part.stack, own) + between
 
 
-@flops.register
+@flops.register(s.Spec)
 def _(part: s.Spec, work: Work) -> int:
     """Text alone: towers are asked by themselves. An encoder reads n_source positions, or n_new where it is all."""
     if part.decoder is None or part.encoder is None:
