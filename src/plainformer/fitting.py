@@ -8,8 +8,16 @@ from functools import singledispatch
 from typing import get_args
 
 from plainformer.faults import Fault
-from plainformer.mixers import DeltaNet, Distances, GatedAttention, LatentAttention, Mamba, Mamba2, Patches
-from plainformer.mixers import ShortConvolution
+from plainformer.mixers import (
+    DeltaNet,
+    Distances,
+    GatedAttention,
+    LatentAttention,
+    Mamba,
+    Mamba2,
+    Patches,
+    ShortConvolution,
+)
 from plainformer.spec import (
     Activation,
     Attention,

@@ -52,7 +52,7 @@ class ShortConvolution:
 
 @dataclass(frozen=True, kw_only=True)
 class Mamba:
-    """A selective state-space mixer (Gu and Dao 2023, section 3): decays of each channel and state, a skip a channel."""
+    """A selective state-space mixer (Gu and Dao 2023, section 3): decays of each channel and state."""
 
     d_inner: int
     d_state: int

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from plainformer.faults import PlainformerError
 
 if TYPE_CHECKING:
-    from plainformer.mixers import DeltaNet, Distances, GatedAttention, LatentAttention, Mamba, Mamba2, Patches
-    from plainformer.mixers import ShortConvolution
+    from plainformer import mixers as m
 
 Activation = Literal["relu", "relu_squared", "silu", "gelu", "gelu_tanh", "tanh", "swiglu_clamped"]
 
@@ -175,7 +174,7 @@ class Experts:
     balance: float = 0.0  # how much the balance loss weighs in training (Fedus et al. 2021, section 2.2)
 
 
-Mixer: TypeAlias = "GatedAttention | LatentAttention | Mamba | Mamba2 | DeltaNet | ShortConvolution"
+Mixer: TypeAlias = "m.GatedAttention | m.LatentAttention | m.Mamba | m.Mamba2 | m.DeltaNet | m.ShortConvolution"
 Part: TypeAlias = "Attention | Mixer | FeedForward | Experts"
 
 
@@ -225,7 +224,7 @@ class Stack:
     layers: tuple[tuple[Residual, ...], ...]  # layers may differ: dense first, windows in a pattern
     causal: bool
     passes: tuple[int, ...] | None = None  # which layer's weights each pass uses; None: each its own (ALBERT: all 0)
-    positions: Table | Sinusoid | Distances | None = None  # BART has one in each stack
+    positions: Table | Sinusoid | m.Distances | None = None  # BART has one in each stack
     relative: RelativeBias | None = None
     norm_first: Norm | None = None  # BERT and BLOOM normalise the embedded tokens
     norm_last: Norm | None = None
@@ -240,7 +239,7 @@ class Tokens:
     types: Table | None = None  # BERT: which of two sentences
     positions: Table | None = None  # ALBERT adds them in the narrow width
     norm: Norm | None = None
-    project: Linear | Patches | None = None  # from a narrow table to d_model (ALBERT, OPT-350m); ViT: pictures
+    project: Linear | m.Patches | None = None  # from a narrow table to d_model (ALBERT, OPT-350m); ViT: pictures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,6 +155,7 @@ def _(part: s.Tokens, work: Work) -> int:
 
 @flops.register(s.Head)
 def _(part: s.Head, work: Work) -> int:
+    work = work if part.pool == "no" else replace(work, n_new=1)  # one answer a row
     return flops(part.transform, work) + flops(part.linear, work)
 
 

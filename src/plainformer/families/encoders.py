@@ -35,8 +35,8 @@ def masked_head(d_model: int, d_embed: int, vocab_size: int, activation: Activat
 
 
 def pooler(d_model: int) -> Head:
-    """The dense step of a base class, d_model to d_model. Its tanh, and that it reads one token only, stand nowhere."""
-    return Head(linear=linear(d_model, d_model, bias=True), tied=False)
+    """The dense step of a base class, from a row's first token, through tanh (which is a softcap at 1)."""
+    return Head(linear=linear(d_model, d_model, bias=True), tied=False, pool="first", softcap=1.0)
 
 
 def bert(

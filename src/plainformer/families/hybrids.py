@@ -9,21 +9,12 @@ from plainformer.families.parts import (
     attention,
     decoder,
     dot,
-    feed_forward,
     linear,
     rms_norm,
     sublayer,
 )
-from plainformer.mixers import Convolution, DeltaNet, GatedAttention, Mamba2
-from plainformer.spec import (
-    Activation,
-    Experts,
-    Part,
-    Rotary,
-    SoftmaxRouter,
-    Spec,
-    Tower,
-)
+from plainformer.mixers import Convolution, DeltaNet, GatedAttention, Mamba, Mamba2
+from plainformer.spec import Experts, FeedForward, Part, Rotary, Spec, Tower
 
 
 def mamba2(
@@ -36,9 +27,12 @@ def mamba2(
     kernel: int,
     eps: float,
     bias: bool = False,
+    out_bias: bool | None = None,
     convolution_bias: bool = True,
+    normed: bool = True,
 ) -> Mamba2:
-    """Dao and Gu 2024, section 7.1: gate, values, B and C, steps, all from one projection."""
+    """Dao and Gu 2024, section 7.1: gate, values, B and C, steps, all from one projection. out_bias: as bias unless
+    said; normed: what the gate has let through (Falcon-H1 may leave it out)."""
     d_inner = n_heads * d_head
     channels = d_inner + 2 * n_groups * d_state
     return Mamba2(
@@ -48,8 +42,33 @@ def mamba2(
         n_groups=n_groups,
         inner=linear(d_model, d_inner + channels + n_heads, bias),
         convolution=Convolution(channels=channels, kernel=kernel, bias=convolution_bias),
-        norm=rms_norm(d_inner, eps),
+        norm=rms_norm(d_inner, eps) if normed else None,
+        out=linear(d_inner, d_model, bias if out_bias is None else out_bias),
+    )
+
+
+def mamba(
+    *,
+    d_model: int,
+    d_inner: int,
+    d_state: int,
+    kernel: int,
+    step_rank: int,
+    eps: float | None = None,
+    bias: bool = False,
+    convolution_bias: bool = True,
+) -> Mamba:
+    """Gu and Dao 2023, section 3.4. eps: of norms on the step's low rank, B and C, which Jamba adds; None: no norms."""
+    norms = None if eps is None else (rms_norm(step_rank, eps), rms_norm(d_state, eps), rms_norm(d_state, eps))
+    return Mamba(
+        d_inner=d_inner,
+        d_state=d_state,
+        inner=linear(d_model, 2 * d_inner, bias),
+        convolution=Convolution(channels=d_inner, kernel=kernel, bias=convolution_bias),
+        select=linear(d_inner, step_rank + 2 * d_state),
+        step=linear(step_rank, d_inner, bias=True),
         out=linear(d_inner, d_model, bias),
+        norms=norms,
     )
 
 
@@ -117,17 +136,16 @@ def qwen3_5(
     n_kv_heads: int,
     d_head: int,
     rotary: Rotary,
-    n_experts: int,
-    n_chosen: int,
-    d_expert: int,
-    d_shared: int,
-    activation: Activation = "silu",
+    seconds: Sequence[FeedForward | Experts],
     eps: float = 1e-6,
     tied: bool = False,
     attention_bias: bool = False,
     towers: tuple[Tower, ...] = (),
 ) -> Spec:
-    """Qwen team 2026 (Qwen3.5): gated attention in the layers that attend, `mixer` in the others, experts in all."""
+    """Qwen team 2025 (Qwen3-Next, Qwen3.5): gated attention in the layers that attend, `mixer` in the others.
+
+    seconds: of each layer, what comes after: experts or a dense part.
+    """
     norm, head_norm = rms_norm(d_model, eps, plus_one=True), rms_norm(d_head, eps, plus_one=True)
     inner = attention(
         d_model=d_model,
@@ -141,21 +159,18 @@ def qwen3_5(
         k_norm=head_norm,
     )
     gated = GatedAttention(attention=inner, gate=linear(d_model, n_heads * d_head, attention_bias))
-    experts = Experts(
-        router=SoftmaxRouter(scores=linear(d_model, n_experts), n_chosen=n_chosen, normalised=True),
-        expert=feed_forward(d_model, d_expert, activation, gated=True),
-        n_experts=n_experts,
-        shared=feed_forward(d_model, d_shared, activation, gated=True),
-        shared_gate=linear(d_model, 1),
-    )
-    second = sublayer("feed_forward", experts, norm_in=norm)
-    full = sublayer("attention", gated, norm_in=norm), second
-    other = sublayer("mixer", mixer, norm_in=norm), second
+    made = {
+        (attend, id(second)): (
+            sublayer("attention", gated, norm_in=norm) if attend else sublayer("mixer", mixer, norm_in=norm),
+            sublayer("feed_forward", second, norm_in=norm),
+        )
+        for attend, second in zip(attends, seconds, strict=True)
+    }
     spec = decoder(
         vocab_size=vocab_size,
         max_seq_len=max_seq_len,
         d_model=d_model,
-        layers=tuple(full if attend else other for attend in attends),
+        layers=tuple(made[attend, id(second)] for attend, second in zip(attends, seconds, strict=True)),
         norm_last=norm,
         tied=tied,
     )

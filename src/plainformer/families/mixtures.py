@@ -53,12 +53,14 @@ def mixtral(
     activation: Activation = "silu",
     eps: float = 1e-5,
     tied: bool = False,
+    balance: float = 0.0,
 ) -> Spec:
     """Jiang et al. 2024, section 2: Mistral with n_experts feed-forwards in each layer, n_chosen of them met."""
     experts = Experts(
         router=ChosenSoftmaxRouter(scores=linear(d_model, n_experts), n_chosen=n_chosen),
         expert=feed_forward(d_model, d_ff, activation, gated=True),
         n_experts=n_experts,
+        balance=balance,
     )
     rotary = Rotary(theta=theta, n_dims=d_head, scaling=scaling)
 
@@ -201,12 +203,14 @@ def gpt_oss(
     eps: float = 1e-5,
     tied: bool = False,
     attention_bias: bool = True,
+    balance: float = 0.0,
 ) -> Spec:
     """OpenAI 2025 (gpt-oss model card, section 2): a learned sink in each head, biased experts, clamped gates."""
     experts = Experts(
         router=ChosenSoftmaxRouter(scores=linear(d_model, n_experts, bias=True), n_chosen=n_chosen),
         expert=feed_forward(d_model, d_ff, "swiglu_clamped", gated=True, bias=True),
         n_experts=n_experts,
+        balance=balance,
     )
     scores = Scores(scale=d_head**-0.5, rotary=Rotary(theta=theta, n_dims=d_head, scaling=scaling), sinks=True)
 
@@ -240,6 +244,41 @@ def stretched(scaling: Scaling | None) -> float:
     return (0.1 * m * log(factor) + 1.0) ** 2 if factor > 1 else 1.0
 
 
+def latent(
+    *,
+    d_model: int,
+    n_heads: int,
+    d_nope: int,
+    d_rope: int,
+    d_value: int,
+    q_rank: int | None,
+    kv_rank: int,
+    rotary: Rotary,
+    attention_bias: bool = False,
+) -> LatentAttention:
+    """DeepSeek-V2 (2024), section 2.1. q_rank None: the queries come in one step (V2-Lite)."""
+    inner_eps = 1e-6  # of the norms inside attention, whatever eps says
+    q: Projection = linear(d_model, n_heads * (d_nope + d_rope))
+    if q_rank:
+        q = Bottleneck(
+            down=linear(d_model, q_rank, attention_bias),
+            norm=rms_norm(q_rank, inner_eps),
+            up=linear(q_rank, n_heads * (d_nope + d_rope)),
+        )
+    return LatentAttention(
+        n_heads=n_heads,
+        d_nope=d_nope,
+        d_rope=d_rope,
+        d_value=d_value,
+        q=q,
+        kv_down=linear(d_model, kv_rank + d_rope, attention_bias),
+        kv_norm=rms_norm(kv_rank, inner_eps),
+        kv_up=linear(kv_rank, n_heads * (d_nope + d_value)),
+        out=linear(n_heads * d_value, d_model, attention_bias),
+        scores=Scores(scale=(d_nope + d_rope) ** -0.5 * stretched(rotary.scaling), rotary=rotary),
+    )
+
+
 def deepseek(
     *,
     vocab_size: int,
@@ -266,29 +305,17 @@ def deepseek(
     attention_bias: bool = False,
 ) -> Spec:
     """DeepSeek-V3 (2024), section 2.1: n_dense dense layers, then small experts, as many as the router scores, and
-    n_shared that every token meets. q_rank None: the queries come in one step (V2-Lite)."""
-    inner_eps = 1e-6  # of the norms inside attention, whatever eps says
-    q: Projection = linear(d_model, n_heads * (d_nope + d_rope))
-    if q_rank:
-        q = Bottleneck(
-            down=linear(d_model, q_rank, attention_bias),
-            norm=rms_norm(q_rank, inner_eps),
-            up=linear(q_rank, n_heads * (d_nope + d_rope)),
-        )
-    mixer = LatentAttention(
+    n_shared that every token meets."""
+    mixer = latent(
+        d_model=d_model,
         n_heads=n_heads,
         d_nope=d_nope,
         d_rope=d_rope,
         d_value=d_value,
-        q=q,
-        kv_down=linear(d_model, kv_rank + d_rope, attention_bias),
-        kv_norm=rms_norm(kv_rank, inner_eps),
-        kv_up=linear(kv_rank, n_heads * (d_nope + d_value)),
-        out=linear(n_heads * d_value, d_model, attention_bias),
-        scores=Scores(
-            scale=(d_nope + d_rope) ** -0.5 * stretched(scaling),
-            rotary=Rotary(theta=theta, n_dims=d_rope, interleaved=interleaved, scaling=scaling),
-        ),
+        q_rank=q_rank,
+        kv_rank=kv_rank,
+        rotary=Rotary(theta=theta, n_dims=d_rope, interleaved=interleaved, scaling=scaling),
+        attention_bias=attention_bias,
     )
     experts = Experts(
         router=router,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from plainformer.families import encoder_decoders
 from plainformer.huggingface.configs_keys import ACTIVATIONS, Keys
-from plainformer.spec import Spec
+from plainformer.spec import Sinusoid, Spec, Table
 
 
 def bart(keys: Keys) -> Spec:
     d_model = keys.count("d_model", "hidden_size")
     keys.divides("encoder_attention_heads", "d_model")
     keys.divides("decoder_attention_heads", "d_model")
+    alone(keys)
+    alone(keys)
     keys.refuse_set("normalize_before", "pre-norm is another class (mBART)")
     if keys.headed():
         keys.note("The constant added to BART's scores (final_logits_bias) is a buffer of zeros, not counted.")
@@ -29,6 +31,98 @@ def bart(keys: Keys) -> Spec:
         tied=keys.tied(True),
         head=keys.headed(),
     )
+
+
+def alone(keys: Keys) -> None:
+    if keys.architecture().endswith("ForCausalLM"):
+        keys.fault("architectures", keys.architecture(), "a decoder left without its encoder cannot be said yet")
+
+
+def kin(
+    keys: Keys,
+    *,
+    offset: int = 0,
+    rows: int = 1024,
+    fixed: bool = False,
+    pre_norm: bool = False,
+    norm_first: bool = False,
+    norm_last: bool = False,
+    activation: str = "gelu",
+    scaled: bool = False,
+) -> Spec:
+    """BART with norms and positions in other places. fixed: positions by sines, which hold nothing."""
+    alone(keys)
+    d_model, max_seq_len = keys.count("d_model", "hidden_size"), keys.count("max_position_embeddings", default=rows)
+    keys.divides("encoder_attention_heads", "d_model")
+    keys.divides("decoder_attention_heads", "d_model")
+    if not keys.headed() and not keys.architecture().endswith("Model"):
+        keys.fault("architectures", keys.architecture(), "this head cannot be said yet")
+    learned = Table(n_rows=max_seq_len + offset, width=d_model, offset=offset)
+    return encoder_decoders.bart_like(
+        vocab_size=keys.count("vocab_size"),
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        n_layers=(keys.layers("encoder_layers"), keys.layers("decoder_layers")),
+        n_heads=(keys.count("encoder_attention_heads"), keys.count("decoder_attention_heads")),
+        d_ff=(keys.count("encoder_ffn_dim"), keys.count("decoder_ffn_dim")),
+        positions=Sinusoid(width=d_model + d_model % 2) if fixed else learned,
+        pre_norm=pre_norm,
+        norm_first=norm_first,
+        norm_last=norm_last,
+        activation=keys.activation("activation_function", activation),
+        scale=d_model**0.5 if keys.flag("scale_embedding", scaled) else 1.0,
+        tied=keys.tied(True),
+        head=keys.headed(),
+    )
+
+
+def mbart(keys: Keys) -> Spec:
+    """Liu et al. 2020: BART with the norms before, and one more at each end."""
+    return kin(keys, offset=2, pre_norm=True, norm_first=True, norm_last=True)
+
+
+def plbart(keys: Keys) -> Spec:
+    return kin(keys, offset=2, norm_first=True, scaled=True)
+
+
+def mvp(keys: Keys) -> Spec:
+    keys.refuse_set("use_prompt", "prompts before each layer cannot be said yet")
+    return kin(keys, offset=2, norm_first=True)
+
+
+def pegasus(keys: Keys) -> Spec:
+    """Zhang et al. 2020: sines for positions, which the class stores as a table; the norms before."""
+    return kin(keys, pre_norm=True, norm_last=True)
+
+
+def marian(keys: Keys) -> Spec:
+    """Junczys-Dowmunt et al. 2018: the layout of 2017, sines stored as a table."""
+    keys.refuse_set("share_encoder_decoder_embeddings", "two token tables cannot be said yet", (None, True))
+    vocab_size = keys.count("vocab_size")
+    keys.refuse_set("decoder_vocab_size", f"must be vocab_size ({vocab_size})", (None, vocab_size))
+    return kin(keys)
+
+
+def m2m_100(keys: Keys) -> Spec:
+    """Fan et al. 2021 (and NLLB): sines from row 2, the norms before."""
+    keys.leave_unsaid("Fixed positions start at row 2, sines before cosines: not said.")
+    return kin(keys, fixed=True, pre_norm=True, norm_last=True, activation="relu", scaled=True)
+
+
+def blenderbot(keys: Keys) -> Spec:
+    """Roller et al. 2021."""
+    return kin(keys, rows=128, pre_norm=True, norm_last=True)
+
+
+def blenderbot_small(keys: Keys) -> Spec:
+    return kin(keys, rows=512, norm_first=True)
+
+
+def longt5(keys: Keys) -> Spec:
+    """Guo et al. 2022 with local attention: T5's parts, which see only near."""
+    keys.refuse_set("encoder_attention_type", "summaries of blocks cannot be said yet", (None, "local"))
+    keys.leave_unsaid("The encoder sees blocks and their neighbours: the spec says all.")
+    return t5_like(keys, default="relu", scaled=True)
 
 
 def t5(keys: Keys) -> Spec:

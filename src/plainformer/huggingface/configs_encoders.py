@@ -1,32 +1,47 @@
-"""Readers for BERT and ALBERT. Absent keys take the published class's defaults."""
+"""Readers for BERT and ALBERT, and what their kin share: heads by class. Absent keys take the published class's
+defaults."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
 
 from plainformer.families import encoders
+from plainformer.families.parts import linear
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.spec import Spec
+from plainformer.spec import Activation, Head, Spec
+
+POOLED = ("ForSequenceClassification", "ForMultipleChoice", "ForNextSentencePrediction", "ForImageClassification")
 
 
-def head(keys: Keys) -> Literal["masked", "pooler"] | None:
-    """By the class named in `architectures`: its own head, or a base class's pooler."""
+def with_task(keys: Keys, spec: Spec, *, pools: bool, activation: Activation = "tanh") -> Spec:
+    """The spec with the head of the class named in `architectures`; as it comes it has the one that fills gaps.
+
+    pools: whether the base class has a pooler; activation: between a classifier's two dense steps.
+    """
     keys.refuse_set("is_decoder", "an encoder's layers with a causal mask cannot be said yet")
-    name = keys.architecture()
-    if keys.headed():
+    keys.refuse_set("add_cross_attention", "cross-attention needs an encoder to read from")
+    name, d_model = keys.architecture(), spec.d_model
+    if not name or name.endswith(("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining")):
         if name.endswith("ForPreTraining"):
             keys.note(f"{name} also has a pooler and a sentence head, which are not counted.")
-        return "masked"
-    if name in ("BertModel", "AlbertModel"):
-        keys.note(f"The pooler of {name} stands as its head; that it reads one token, through tanh, is not said.")
-        return "pooler"
-    return None
+        return spec
+    if name.endswith(("ForQuestionAnswering", "ForTokenClassification")):
+        return replace(spec, head=keys.answers(d_model, 2 if name.endswith("Answering") else None))
+    if name.endswith(POOLED):
+        n = 1 if name.endswith("Choice") else 2 if name.endswith("Prediction") else None
+        last = keys.answers(d_model, n)
+        step = linear(d_model, d_model, bias=True)
+        return replace(spec, head=replace(last, transform=step, activation=activation, pool="first"))
+    if name.endswith("Model"):
+        return replace(spec, head=encoders.pooler(d_model) if pools else None)
+    keys.note(f"{name} has a head of its own kind, which is not counted.")
+    return replace(spec, head=None)
 
 
 def bert(keys: Keys) -> Spec:
     keys.divides("num_attention_heads", "hidden_size")
     keys.refuse_set("position_embedding_type", "relative positions cannot be said yet", (None, "absolute"))
-    return encoders.bert(
+    spec = encoders.bert(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("max_position_embeddings", default=512),
         d_model=keys.count("hidden_size"),
@@ -37,14 +52,14 @@ def bert(keys: Keys) -> Spec:
         activation=keys.activation(default="gelu"),
         eps=keys.real("layer_norm_eps", default=1e-12),
         tied=keys.tied(True),
-        head=head(keys),
     )
+    return with_task(keys, spec, pools=True)
 
 
 def albert(keys: Keys) -> Spec:
     keys.divides("num_attention_heads", "hidden_size")
     keys.refuse_set("position_embedding_type", "relative positions cannot be said yet", (None, "absolute"))
-    return encoders.albert(
+    spec = encoders.albert(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("max_position_embeddings", default=512),
         d_model=keys.count("hidden_size"),
@@ -58,5 +73,10 @@ def albert(keys: Keys) -> Spec:
         activation=keys.activation(default="gelu_new"),
         eps=keys.real("layer_norm_eps", default=1e-12),
         tied=keys.tied(True),
-        head=head(keys),
     )
+    return with_task(keys, spec, pools=True)
+
+
+def head_of(keys: Keys, d_model: int, vocab_size: int, *, activation: Activation, eps: float, d_embed: int = 0) -> Head:
+    """The head that fills gaps, tied where the class's default is (it is in all of BERT's kin) or the file says so."""
+    return encoders.masked_head(d_model, d_embed or d_model, vocab_size, activation, eps, keys.tied(True))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from plainformer.families import gemmas, towers
 from plainformer.families.parts import linear, rms_norm
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.spec import Activation, Rotary, Scaling, Spec, Tower
+from plainformer.spec import Activation, Branch, Rotary, Scaling, Spec, Tower
+from plainformer.tree import rewrite
 
 
 def activation(keys: Keys) -> Activation:
@@ -64,6 +68,15 @@ def gemma2(keys: Keys) -> Spec:
             attention_bias=keys.flag("attention_bias", False),
         )
     )
+
+
+def vaultgemma(keys: Keys) -> Spec:
+    """Google 2025: Gemma 2 without the norms after its parts."""
+
+    def change(part: Any) -> Any:
+        return replace(part, norm_out=None) if isinstance(part, Branch) else part
+
+    return rewrite(gemma2(keys), change)
 
 
 def gemma3(keys: Keys) -> Spec:

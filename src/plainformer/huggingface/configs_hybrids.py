@@ -1,14 +1,15 @@
-"""Readers for Nemotron-H and Qwen3.5. Absent keys take the published class's defaults."""
+"""Readers for Nemotron-H, Qwen3-Next and Qwen3.5. Absent keys take the published class's defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from plainformer.families import hybrids, towers
+from plainformer.families import hybrids, llamas, towers
 from plainformer.families.parts import attention, dot, feed_forward, layer_norm, linear
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.mixers import Mamba2
-from plainformer.spec import Attention, Experts, Part, SigmoidRouter, Spec, Tower
+from plainformer.spec import Attention, Experts, FeedForward, Part, SigmoidRouter, SoftmaxRouter, Spec, Tower
 
 LETTERS = {
     "M": "M",
@@ -107,11 +108,25 @@ def nemotron_experts(keys: Keys, d_model: int) -> Experts:
 
 
 def qwen3_5_moe(keys: Keys) -> Spec:
-    whole = keys.config.get("model_type") == "qwen3_5_moe"
-    text = keys.sub("text_config") if whole else keys
+    return qwen3_5(keys, "qwen3_5_moe", kv_default=2, sparse=True)
+
+
+def qwen3_5_dense(keys: Keys) -> Spec:
+    """Qwen3.5 with a dense part in every layer."""
+    return qwen3_5(keys, "qwen3_5", kv_default=4, sparse=False)
+
+
+def qwen3_next(keys: Keys) -> Spec:
+    """Qwen3-Next (2025): experts in the layers that decoder_sparse_step and mlp_only_layers leave."""
+    return qwen3_5(keys, "", kv_default=2, sparse=True)
+
+
+def qwen3_5(keys: Keys, wrapper: str, *, kv_default: int, sparse: bool) -> Spec:
+    """wrapper: the model_type that also has a tower; sparse: whether there are experts."""
+    text = keys.sub("text_config") if keys.config.get("model_type") == wrapper else keys
+    whole = text is not keys and not keys.architecture().endswith("ForCausalLM")  # which builds the text alone
     text.refuse_set("attn_output_gate", "attention without its gate is another family", (None, True))
-    text.refuse_set("mlp_only_layers", "layers without experts cannot be said yet", (None, []))
-    n_heads, n_kv_heads, d_head = text.heads(kv_default=2, d_head_default=256, rotary=False)
+    n_heads, n_kv_heads, d_head = text.heads(kv_default=kv_default, d_head_default=256, rotary=False)
     max_seq_len, n_layers = text.count("max_position_embeddings", default=32768), text.layers("num_hidden_layers")
     d_model, eps = text.count("hidden_size"), text.real("rms_norm_eps", default=1e-6)
     if text.get("mtp_num_hidden_layers"):
@@ -136,17 +151,35 @@ def qwen3_5_moe(keys: Keys) -> Spec:
             n_kv_heads=n_kv_heads,
             d_head=d_head,
             rotary=text.rotary(d_head, share=0.25, max_seq_len=max_seq_len),
-            n_experts=text.count("num_experts", "num_local_experts"),
-            n_chosen=text.count("num_experts_per_tok"),
-            d_expert=text.count("moe_intermediate_size"),
-            d_shared=text.count("shared_expert_intermediate_size"),
-            activation=text.activation(),
+            seconds=qwen_seconds(text, d_model, n_layers, sparse),
             eps=eps,
             tied=(keys if keys.has("tie_word_embeddings") else text).tied(False),
             attention_bias=text.flag("attention_bias", False),
             towers=(qwen_vision(keys.sub("vision_config"), d_model),) if whole else (),
         )
     )
+
+
+def qwen_seconds(text: Keys, d_model: int, n_layers: int, sparse: bool) -> list[FeedForward | Experts]:
+    """What comes after attention in each layer."""
+    act = text.activation()
+    step, listed = text.count("decoder_sparse_step", default=1), text.numbers("mlp_only_layers")
+    here = [sparse and (i + 1) % step == 0 and i not in listed for i in range(n_layers)]
+    dense = None if all(here) else feed_forward(d_model, text.count("intermediate_size"), act, gated=True)
+    if not sparse:
+        return [dense or feed_forward(d_model, 1, act)] * n_layers
+    n_experts = text.count("num_experts", "num_local_experts")
+    experts = Experts(
+        router=SoftmaxRouter(
+            scores=linear(d_model, n_experts), n_chosen=text.count("num_experts_per_tok"), normalised=True
+        ),
+        expert=feed_forward(d_model, text.count("moe_intermediate_size"), act, gated=True),
+        n_experts=n_experts,
+        shared=feed_forward(d_model, text.count("shared_expert_intermediate_size"), act, gated=True),
+        shared_gate=linear(d_model, 1),
+        balance=text.real("router_aux_loss_coef", default=0.001),
+    )
+    return [experts if this or dense is None else dense for this in here]
 
 
 def attends(text: Keys, n_layers: int) -> list[bool]:
@@ -164,9 +197,44 @@ def attends(text: Keys, n_layers: int) -> list[bool]:
     return [known.get(str(word), True) for word in types]
 
 
-def qwen_vision(vision: Keys, d_out: int) -> Tower:
-    """Patches of a few pictures in a row; four neighbours are joined before they enter the stream."""
-    vision.refuse_set("deepstack_visual_indexes", "towers that enter at several layers cannot be said yet", (None, []))
+def qwen3_vl(keys: Keys) -> Spec:
+    """Qwen3-VL (2025): Qwen3 under a tower that enters at several layers, each by a connector of its own."""
+    whole = keys.config.get("model_type") == "qwen3_vl"
+    text = keys.sub("text_config") if whole else keys
+    n_heads, n_kv_heads, d_head = text.heads(kv_default=32, d_head_default=128)
+    bias, n_layers = text.flag("attention_bias", False), text.layers("num_hidden_layers")
+    max_seq_len, d_model = text.count("max_position_embeddings", default=128000), text.count("hidden_size")
+    spec = llamas.llama(
+        vocab_size=text.count("vocab_size"),
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_ff=text.count("intermediate_size"),
+        theta=text.theta(),
+        scaling=text.scaling(max_seq_len),
+        activation=text.activation(),
+        eps=text.real("rms_norm_eps", default=1e-6),
+        tied=(keys if keys.has("tie_word_embeddings") else text).tied(False),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=True,
+    )
+    if whole:
+        spec = replace(spec, towers=(qwen_vision(keys.sub("vision_config"), d_model, deep=(8, 16, 24)),))
+    return keys.with_head(spec)
+
+
+def qwen_vision(vision: Keys, d_out: int, deep: tuple[int, ...] = ()) -> Tower:
+    """Patches of a few pictures in a row; four neighbours are joined before they enter the stream. deep: by default,
+    the layers of the tower that enter it too, each by a connector of its own."""
+    listed = vision.numbers("deepstack_visual_indexes") if vision.has("deepstack_visual_indexes") else list(deep)
+    if listed and not deep:
+        vision.fault("deepstack_visual_indexes", listed, "this class's tower enters the stream once")
+    if listed:
+        vision.leave_unsaid("The tower enters at several layers; its connectors are counted as one after another.")
     vision.note("The tower's rotation along two axes and its connector's GELU are not said: they change no size.")
     d_model, patch = vision.count("hidden_size", default=1152), vision.count("patch_size", default=16)
     d_joined = d_model * vision.count("spatial_merge_size", default=2) ** 2
@@ -180,9 +248,9 @@ def qwen_vision(vision: Keys, d_out: int) -> Tower:
         d_patch=vision.count("in_channels", default=3) * vision.count("temporal_patch_size", default=2) * patch**2,
         n_positions=vision.count("num_position_embeddings", default=2304),
         connector=(
-            layer_norm(d_model, 1e-6),
-            linear(d_joined, d_joined, bias=True),
-            linear(d_joined, d_out, bias=True),
+            *(layer_norm(d_model, 1e-6), linear(d_joined, d_joined, bias=True), linear(d_joined, d_out, bias=True)),
+            *(layer_norm(d_joined, 1e-6), linear(d_joined, d_joined, bias=True), linear(d_joined, d_out, bias=True))
+            * len(listed),
         ),
         norm_last=False,
         activation=vision.activation(default="gelu_pytorch_tanh"),

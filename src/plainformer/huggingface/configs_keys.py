@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from plainformer.faults import Fault
-from plainformer.spec import Activation, Rotary, Scaling, Spec
+from plainformer.spec import Activation, Head, Linear, Rotary, Scaling, Spec
 
 T = TypeVar("T")
 
@@ -21,17 +21,22 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "tanh": "tanh",
 }
 MOST_LAYERS = 10000
-HEADED = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining", "DoubleHeadsModel")
+HEADED: tuple[str, ...] = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
+HEADED += ("DoubleHeadsModel", "MTModel")
 ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
 
 
 class Keys:
     """Read-only view of a config. A missing or wrong key is kept as a fault, and 1 stands in; `read` raises all."""
 
-    def __init__(self, config: Mapping[str, Any], where: str, faults: list[Fault], notes: list[str]) -> None:
-        self.config, self.where, self.faults, self.notes = config, where, faults, notes
+    def __init__(
+        self, config: Mapping[str, Any], where: str, faults: list[Fault], notes: list[str], unsaid: list[str]
+    ) -> None:
+        self.config, self.where, self.faults, self.notes, self.unsaid = config, where, faults, notes, unsaid
 
     def fault(self, name: str, value: object, rule: str, hint: str = "") -> None:
         fault = Fault(f"{self.where}{name}", value, rule, hint)
@@ -41,6 +46,11 @@ class Keys:
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
+
+    def leave_unsaid(self, sentence: str) -> None:
+        """A note on what the model does and the spec does not say: its sizes are exact, its answers would not be."""
+        self.note(sentence)
+        self.unsaid.append(sentence)
 
     def has(self, name: str) -> bool:
         return self.config.get(name) is not None
@@ -116,7 +126,11 @@ class Keys:
         if inner is not None and not isinstance(inner, Mapping):
             self.fault(name, inner, "must be an object")
             inner = None
-        return Keys(inner or {}, f"{self.where}{name}.", self.faults, self.notes)
+        return self.beside(inner or {}, name)
+
+    def beside(self, config: Mapping[str, Any], name: str) -> Keys:
+        """Another config, that stands under this name; faults and notes are shared."""
+        return Keys(config, f"{self.where}{name}.", self.faults, self.notes, self.unsaid)
 
     def refuse_set(self, name: str, rule: str, allowed: Sequence[object] = (None, False, 0)) -> None:
         """A fault if this key asks for something that a Spec cannot say yet."""
@@ -136,8 +150,21 @@ class Keys:
         return self.flag("tie_word_embeddings", default)
 
     def with_head(self, spec: Spec) -> Spec:
-        """The spec as it is, or without its head for a base class."""
+        """The spec as it is; without its head for a base class; with answers instead for a class that gives some."""
+        name = self.architecture()
+        if name.endswith(("ForTokenClassification", "ForQuestionAnswering")):
+            return replace(spec, head=self.answers(spec.d_model, 2 if name.endswith("Answering") else None))
+        if name.endswith("ForSequenceClassification"):
+            self.leave_unsaid(f"{name} answers at the last token of a row; the spec says at every one.")
+            return replace(spec, head=self.answers(spec.d_model, bias=False))
         return spec if self.headed() else replace(spec, head=None)
+
+    def answers(self, d_in: int, n: int | None = None, *, bias: bool = True) -> Head:
+        """A head of n answers; unsaid as many as id2label has, else num_labels, else 2."""
+        labels = self.get("id2label")
+        if n is None:
+            n = len(labels) if isinstance(labels, (Mapping, list)) else self.count("num_labels", default=2)
+        return Head(linear=Linear(n_in=d_in, n_out=max(n, 1), bias=bias), tied=False)
 
     def architecture(self) -> str:
         """The first class named in `architectures`; empty if none is."""
@@ -185,18 +212,33 @@ class Keys:
 
     def windows(self, n_layers: int, default: Sequence[int | None], window: int | None) -> tuple[int | None, ...]:
         """For each layer how many keys a query sees, by `layer_types` where that is said."""
-        types = self.get("layer_types")
-        if types is None:
-            return tuple(default)
         known = {"full_attention": None, "sliding_attention": window}
-        if not isinstance(types, list) or len(types) != n_layers:
-            self.fault("layer_types", types, f"must be a list with one word for each of the {n_layers} layers")
-            return tuple(default)
-        for word in sorted({str(word) for word in types} - known.keys()):
-            self.fault("layer_types", word, "is not known here", f"known: {', '.join(known)}")
-        if window is None and "sliding_attention" in types:
+        types = self.get("layer_types")
+        if window is None and isinstance(types, list) and "sliding_attention" in types:
             self.fault("sliding_window", None, "is missing, and some layers of layer_types have a window")
-        return tuple(known.get(str(word)) for word in types)
+        return self.kinds("layer_types", n_layers, known, default)
+
+    def kinds(self, name: str, n_layers: int, known: Mapping[str, T], default: Sequence[T]) -> tuple[T, ...]:
+        """What `known` has for each layer's word in the list under this key; the default where the key is absent."""
+        words = self.get(name)
+        if words is None:
+            return tuple(default)
+        if not isinstance(words, list) or len(words) != n_layers:
+            self.fault(name, words, f"must be a list with one word for each of the {n_layers} layers")
+            return tuple(default)
+        for word in sorted({str(word) for word in words} - known.keys()):
+            self.fault(name, word, "is not known here", f"known: {', '.join(known)}")
+        some = next(iter(known.values()))
+        return tuple(known.get(str(word), some) for word in words)
+
+    def numbers(self, name: str) -> list[int]:
+        """A list of whole numbers; empty where the key is absent."""
+        found = self.get(name)
+        found = [] if found is None else found
+        if not isinstance(found, list) or any(isinstance(n, bool) or not isinstance(n, int) for n in found):
+            self.fault(name, found, "must be a list of whole numbers")
+            return []
+        return found
 
     def rope(self, layer_type: str | None = None) -> Mapping[str, Any]:
         """The rotary settings as published, rope_scaling or rope_parameters; of one type of layer, if said so."""
@@ -217,12 +259,12 @@ class Keys:
         return isinstance(found, Mapping) and any(isinstance(value, Mapping) for value in found.values())
 
     def theta(self, default: float = 10000.0, layer_type: str | None = None) -> float:
-        inside = Keys(self.rope(layer_type), f"{self.where}rope_parameters.", self.faults, self.notes)
+        inside = self.beside(self.rope(layer_type), "rope_parameters")
         return inside.real("rope_theta", default=self.real("rope_theta", default=default))
 
     def rotary_share(self, default: float = 1.0, layer_type: str | None = None) -> float:
         """Which part of each head is turned."""
-        inside = Keys(self.rope(layer_type), f"{self.where}rope_parameters.", self.faults, self.notes)
+        inside = self.beside(self.rope(layer_type), "rope_parameters")
         share = self.real("partial_rotary_factor", "rotary_pct", default=default)
         return inside.real("partial_rotary_factor", default=share)
 
