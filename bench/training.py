@@ -14,10 +14,11 @@ from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from measures import ROOT, load, spread, tell
+from measures import ROOT, load, processor_seconds, spread, tell
 
 from plainformer.text import eval_blocks
 
@@ -26,20 +27,27 @@ RECIPE = (
     "config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 "
     "--batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
 )
-Result = tuple[float, float, int, int]  # seconds from start to end of the process, nats, parameters, context
+
+
+class Result(NamedTuple):
+    seconds: float  # of the whole process, from its start to its end
+    processor_seconds: float  # of all cores together: what a busy machine changes less
+    nats: float  # a character
+    parameters: int
+    context: int
 
 
 def ours(text: Path, folder: Path, seed: int) -> Result:
     """`plainformer train TEXT --out RUN`: nothing else said but the seed."""
     words = ["train", str(text), "--out", str(folder / "run"), "--seed", str(seed), "--json", "--quiet"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    begun = perf_counter()
+    begun, used = perf_counter(), processor_seconds()
     ran = subprocess.run(
         [sys.executable, "-m", "plainformer", *words], env=environment, check=True, capture_output=True, text=True
     )
-    taken = perf_counter() - begun
+    taken, used = perf_counter() - begun, processor_seconds() - used
     run = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
-    return taken, json.loads(ran.stdout)["val_loss"], run["parameters"], run["settings"]["context"]
+    return Result(taken, used, json.loads(ran.stdout)["val_loss"], run["parameters"], run["settings"]["context"])
 
 
 def theirs(clone: Path, text: Path, folder: Path, seed: int) -> Result:
@@ -60,7 +68,7 @@ def theirs(clone: Path, text: Path, folder: Path, seed: int) -> Result:
     ids_N[at:].tofile(data / "val.bin")
     with (data / "meta.pkl").open("wb") as file:
         pickle.dump({"vocab_size": len(characters), "stoi": number, "itos": dict(enumerate(characters))}, file)
-    begun = perf_counter()
+    begun, used = perf_counter(), processor_seconds()
     subprocess.run(
         [sys.executable, "-W", "ignore", "train.py", *RECIPE.split()],
         cwd=work,
@@ -68,9 +76,8 @@ def theirs(clone: Path, text: Path, folder: Path, seed: int) -> Result:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    taken = perf_counter() - begun
-    nats, parameters, context = score(work, ids_N[at:].astype(np.int64))
-    return taken, nats, parameters, context
+    taken, used = perf_counter() - begun, processor_seconds() - used
+    return Result(taken, used, *score(work, ids_N[at:].astype(np.int64)))
 
 
 @torch.inference_mode()
@@ -119,10 +126,11 @@ def main() -> None:
     rows = [
         {
             "what": name,
-            "parameters": f"{some[0][2]:,}",
-            "context": some[0][3],
-            "seconds, start to end": spread([one[0] for one in some]),
-            "nats a character": spread([one[1] for one in some], 4),
+            "parameters": f"{some[0].parameters:,}",
+            "context": some[0].context,
+            "seconds, start to end": spread([one.seconds for one in some]),
+            "of all cores": spread([one.processor_seconds for one in some]),
+            "nats a character": spread([one.nats for one in some], 4),
         }
         for name, some in results.items()
     ]
@@ -131,7 +139,7 @@ def main() -> None:
         "(the last tenth), in side-by-side blocks of the model's own context, each target once."
     )
     command = "python bench/training.py TEXT --nanogpt CLONE --save"
-    raw = {name: [{"seconds": one[0], "nats": one[1]} for one in some] for name, some in results.items()}
+    raw = {name: [one._asdict() for one in some] for name, some in results.items()}
     tell("training", command, rows, note, before, args.save, runs=raw, seeds=list(range(args.runs)))
 
 

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,12 @@ def machine() -> str:
 def load() -> float | None:
     """How many processes wanted a core in the last minute; None where the system does not say."""
     return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+
+
+def processor_seconds() -> float:
+    """Seconds of all cores together in the processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
