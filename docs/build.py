@@ -110,7 +110,7 @@ def made(page: str) -> str:
     """The page with every generated part made anew."""
     page = RUNS.sub(lambda m: f"{m[1]}$ {m[2]}\n{output(m[2])}{m[3]}", page)
     page = CODE.sub(lambda m: m[1] + tables.code(m[2], m[3], m[4]) + m[5], page)
-    page = MADE_PART.sub(lambda m: m[1] + tables.MADE[m[2]]() + m[3], page)
+    page = MADE_PART.sub(lambda m: m[1] + tables.table(m[2]) + m[3], page)
     return MEASURED.sub(lambda m: m[1] + measured(m[2]) + m[3], page)
 
 

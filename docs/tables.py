@@ -159,3 +159,10 @@ MADE: dict[str, Callable[[], str]] = {
     "readings": readings,
     "recipe": recipe,
 }
+
+
+def table(name: str) -> str:
+    """The table of that name, of this file or of those about sizes."""
+    import sizes
+
+    return (MADE | sizes.MADE)[name]()

@@ -229,7 +229,7 @@ def test_the_issue_s_change_of_gpt2(sheet: Callable[..., Any], run: Run, tmp_pat
 @pytest.mark.parametrize(
     ("model", "change", "words"),
     [
-        ("gpt2", "n_kv_heads=5", "must divide n_heads"),
+        ("gpt2", "n_kv_heads=5", "--what-if n_kv_heads = 5: must divide n_heads"),
         ("gpt2", "n_heads=7", "n_heads"),
         ("gpt2", "n_layr=3", "n_layers"),
         ("gpt2", "n_layers=0", "n_layers"),
@@ -348,3 +348,23 @@ def test_what_is_no_label_is_refused(run: Run, text: str) -> None:
     assert (status, out) == (2, "")
     assert "--find" in said
     assert run("size", "gpt2", "--find", "458M")[0] == 2
+
+
+def test_published_numbers_stand_beside_the_counts(run: Run, sheet: Callable[..., Any]) -> None:
+    """Figure 3's plotted sizes, to a tenth of a millionth."""
+    names = [name for name in presets if name.startswith("fig3-")]
+    plotted = "1895722,3688527,7569052,19676969,34133447,51735630,82340777,124753293"
+    table = run("size", *names, "--convention", "authors", "--published", plotted)[1]
+    assert re.findall(r"\+(\d\.\d) ppm", table) == ["5.3", "4.1", "3.7", "2.1", "2.1", "1.5", "0.5", "1.1"]
+    assert "off by 439,808, -3,534.3 ppm" in run("size", "gpt2", "--published", "124000000")[1]
+    assert sheet("gpt2", "--published", "124439808")["published"] == {"value": 124_439_808, "ppm": 0.0}
+    status, _, said = run("size", "gpt2", "--published", "1,2")
+    assert (status, "--published" in said) == (2, True)
+
+
+def test_where_the_parameters_of_many_live_in_the_terminal(run: Run) -> None:
+    status, out, _ = run("size", "gpt2", "mixtral-8x7b", "--plot", "-")
+    assert status == 0
+    bar = next(line for line in out.splitlines() if line.startswith("gpt2")).split()[1]
+    assert bar == "T" * 16 + "A" * 11 + "F" * 23
+    assert len(next(line for line in out.splitlines() if line.startswith("mixtral")).split()[1]) == 50

@@ -81,13 +81,17 @@ def cache_bytes(cost: Cost, context: int) -> int:
 
 def parameters(path: str, sized: Sequence[Sized], convention: str | None) -> None:
     """Where the parameters live: one model by its parts, several as bars of shares."""
-    from plainformer.report import svg
-
     parts = {
         subject.name: {part.replace("_", " "): n for part, n in sheet["parameters"]["by_part"].items()}
         for subject, sheet, _ in sized
     }
     counted = "" if convention in (None, "all") else f", counted as {convention}"
+    if path == "-":
+        from plainformer.report.asked_tables import draw_stacked
+
+        return draw_stacked(sys.stdout, parts)
+    from plainformer.report import svg
+
     if len(parts) == 1:
         (name, one), *_ = parts.items()
         picture = svg.bars(f"{name}: {sum(one.values()):,} parameters{counted}", one)

@@ -48,8 +48,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     said.add_argument("--explain", action="store_true", help="every weight, summing to the total; every formula")
     said.add_argument("--compare", action="store_true", help="models side by side, each beside the first")
     said.add_argument("--find", metavar="LABEL", help="shapes and conventions behind 458M or 1895722")
+    said.add_argument("--published", type=numbers, metavar="N,...", help="a number for each model: how far off, in ppm")
     said.add_argument("--check", action="store_true", help="hold a folder's safetensors headers against its config")
-    said.add_argument("--plot", metavar="FILE.svg", help="draw where the parameters live")
+    said.add_argument("--plot", metavar="FILE.svg", help="draw where the parameters live; -: in the terminal")
     said.add_argument("--plot-memory", metavar="FILE.svg", help="draw memory against context; -: in the terminal")
     form = said.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one object; a list of them for several models")
@@ -78,6 +79,11 @@ def amount(text: str) -> float:
     return value
 
 
+def numbers(text: str) -> list[int]:
+    """Whole numbers above 0, one for each model."""
+    return [whole(word.strip()) for word in text.split(",")]
+
+
 def share(text: str) -> float:
     """A share above 0, at most 1."""
     value = amount(text)
@@ -99,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
         return check_folders(args)
     rate(args)
     sized = [one for text in args.models for one in (several(text, args) if args.what_if else [size(text, args)])]
+    beside_published(sized, args)
     if args.plot or args.plot_memory:
         from plainformer.cli import plotting
 
@@ -109,9 +116,19 @@ def run(args: argparse.Namespace) -> int:
         from plainformer.cli.plotting import print_csv
 
         print_csv(sized, sys.stdout)
-    elif args.plot_memory != "-":
+    elif "-" not in (args.plot, args.plot_memory):
         print_tables(sized, args)
     return 0
+
+
+def beside_published(sized: list[Sized], args: argparse.Namespace) -> None:
+    """How far what is published lies above each count, in millionths."""
+    if args.published is None:
+        return
+    if len(args.published) != len(sized):
+        raise refuse("--published", args.published, f"is {len(args.published)} numbers for {len(sized)} models")
+    for (_, sheet, _), value in zip(sized, args.published, strict=True):
+        sheet["published"] = {"value": value, "ppm": 1e6 * (value / sheet["parameters"]["total"] - 1)}
 
 
 def rate(args: argparse.Namespace) -> None:

@@ -184,3 +184,24 @@ def draw_memory(file: IO[str], found: Iterable[tuple[str, list[tuple[int, int]]]
         draw(file, Text(f"{name}: weights and cache in GB, against tokens of context", style="bold"))
         for line in curve([(float(n), n_bytes / 1e9) for n, n_bytes in points], plain=not draws_blocks(file)):
             print(line, file=file)
+
+
+LETTERS = "TPAFERNHO"  # of the parts in their order: tables, positions, attention, feed-forward, experts, ...
+
+
+def draw_stacked(file: IO[str], rows: Mapping[str, Mapping[str, int]], width: int = 50) -> None:
+    """Where the parameters of several models live: bars of one length, a letter for each fiftieth."""
+    table = columns(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    met: dict[str, str] = {}
+    for name, parts in rows.items():
+        total, bar, end = sum(parts.values()), "", 0
+        for letter, (part, count) in zip(LETTERS, parts.items(), strict=True):
+            end += count
+            bar += letter * (round(width * end / (total or 1)) - len(bar))
+            if count:
+                met[letter] = part
+        table.add_row(name, bar, label(total))
+    draw(file, ", ".join(f"{letter} {met[letter]}" for letter in LETTERS if letter in met), "", table)

@@ -22,6 +22,8 @@ NAMES = {
     "expert": "experts",
     "norm": "norms",
 }
+COLUMNS = ("parameters", "met by a token", "weights", "cache/token", "FLOPs/token")
+PUBLISHED_COLUMNS = ("published", "which is off by")
 Row = tuple[str, str, str]  # what, the exact figure, in words
 
 
@@ -59,6 +61,9 @@ def where_they_live(parts: Mapping[str, int], plain: bool) -> list[Row]:
 def counts(sheet: Mapping[str, Any]) -> list[Row]:
     said = sheet["parameters"]
     rows = [("parameters", f"{said['total']:,}", label(said["total"]))]
+    if (published := sheet.get("published")) is not None:
+        gap = f"{abs(published['value'] - said['total']):,}, {published['ppm']:+,.1f} ppm"
+        rows.append(("published", f"{published['value']:,}", f"off by {gap}"))
     rows.append(("without token tables", f"{said['non_embedding']:,}", label(said["non_embedding"])))
     if said["active"] != said["total"]:
         rows.append(("met by one token", f"{said['active']:,}", f"{label(said['active'])}, token tables included"))
@@ -255,10 +260,15 @@ def draw_many(file: IO[str], sized: Iterable[tuple[Subject, Mapping[str, Any], C
     rows = list(sized)
     table = columns()
     table.add_column("model", overflow="fold")
-    for name in ("parameters", "met by a token", "weights", "cache/token", "FLOPs/token"):
+    compared = all("published" in sheet for _, sheet, _ in rows)
+    for name in ("parameters", *PUBLISHED_COLUMNS) if compared else COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     for subject, sheet, cost in rows:
         said, cache = sheet["parameters"], sheet["kv_cache"]["bytes_per_token"]
+        if compared:
+            value, ppm = sheet["published"]["value"], sheet["published"]["ppm"]
+            table.add_row(subject.name, f"{said['total']:,}", f"{value:,}", f"{ppm:+,.1f} ppm")
+            continue
         table.add_row(
             subject.name,
             f"{said['total']:,}",
