@@ -368,3 +368,17 @@ def test_where_the_parameters_of_many_live_in_the_terminal(run: Run) -> None:
     bar = next(line for line in out.splitlines() if line.startswith("gpt2")).split()[1]
     assert bar == "T" * 16 + "A" * 11 + "F" * 23
     assert len(next(line for line in out.splitlines() if line.startswith("mixtral")).split()[1]) == 50
+
+
+def test_a_config_without_a_type_is_read_as_it_is_told(run: Run, sheet: Callable[..., Any], tmp_path: Path) -> None:
+    config = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    status, _, said = run("size", str(tmp_path))
+    assert (status, "--family" in said) == (2, True)
+    told = sheet(str(tmp_path), "--family", "llama")
+    assert told["parameters"]["total"] == Ledger.of(read(LLAMA).spec).total
+    assert (
+        sheet(str(tmp_path), "--family", "llama", "--what-if", "n_layers=1")["parameters"]["total"]
+        < told["parameters"]["total"]
+    )
+    assert any("dtype" in note for note in told["notes"])

@@ -233,3 +233,16 @@ def test_activations_are_those_that_autograd_keeps(gated: bool) -> None:
     ]
     kept_here = sum(t.untyped_storage().nbytes() for t in stream)
     assert kept_here == sum(kept(residual, Pass(b, s, fused=False)) for residual in spec.decoder.layers[0])
+
+
+def test_adapters_leave_a_tower_alone() -> None:
+    from plainformer.huggingface import read
+
+    text = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    text |= {"intermediate_size": 96, "vocab_size": 100, "head_dim": 16, "model_type": "gemma3_text"}
+    spec = read({"model_type": "gemma3", "text_config": text, "vision_config": {"vision_use_head": False}}).spec
+    assert spec.towers
+    names = {row.name for row in Ledger.of(adapted(spec, 4)).rows if row.name.endswith("lora_a")}
+    assert names
+    assert not any(name.startswith("towers") for name in names)
+    assert Training.of(Cost.of(spec, seq_len=8), Plan(lora=4)).n_trained > 0

@@ -39,14 +39,14 @@ def value_of(text: str) -> object:
     return text
 
 
-def what_if(text: str, changes: Changes) -> Subject:
+def what_if(text: str, changes: Changes, family: str | None = None) -> Subject:
     """The model of this name with changes: by its config's keys, by its builder's sizes, or in the spec itself."""
-    subject = resolve(text)
+    subject = resolve(text, family)
     said = ",".join(f"{name}={str(value).lower()}" for name, value in changes.items())
     name = f"{subject.name} with {said}"
     config, where = config_of(text)
     if config is not None:
-        reading, left = changed(config, changes, where)
+        reading, left = changed(config, changes, where, family)
         spec = reading.spec
         for key, value in left.items():
             spec = change_spec(spec, key, value)

@@ -48,7 +48,7 @@ def check_folders(args: argparse.Namespace) -> int:
         config, where = config_of(text)
         if config is None:
             raise refuse("--check", text, "the folder holds no config.json to hold its files against")
-        found.append(check(text, read(config, where)))
+        found.append(check(text, read(config, where, args.family)))
     if args.json:
         import json
 

@@ -8,14 +8,17 @@ from plainformer.faults import refuse
 from plainformer.report.sheet import Subject
 
 
-def resolve(text: str) -> Subject:
+def resolve(text: str, family: str | None = None) -> Subject:
     """In this order: a path (a config.json, a folder that holds one, a run folder, a step's folder in it), a preset,
-    org/name on the hub. Refuses what is none of them, with the nearest names."""
+    org/name on the hub. Refuses what is none of them, with the nearest names.
+
+    family: the model_type to read a config by, whatever it says.
+    """
     from plainformer.presets import presets
 
     preset = text in presets
     if os.path.exists(text) and not (preset and os.path.isdir(text) and file_in(text) is None):
-        return from_path(text)
+        return from_path(text, family)
     if preset:
         return from_preset(text)
     if text.startswith((".", "~", "/", os.sep)) or text.endswith((".json", "/", os.sep)) or text.count("/") > 1:
@@ -43,7 +46,7 @@ def file_in(folder: str) -> str | None:
     return next((place for place in places if os.path.isfile(place)), None)
 
 
-def from_path(path: str) -> Subject:
+def from_path(path: str, family: str | None = None) -> Subject:
     """A config.json, one of our own spec.json files, or a folder in which one says the model."""
     if not os.path.exists(path):
         raise refuse("MODEL", path, "there is no such file or folder")
@@ -61,7 +64,7 @@ def from_path(path: str) -> Subject:
         return Subject(name=path, spec=spec, family="plainformer")
     from plainformer.huggingface import read
 
-    reading = read(data, file)
+    reading = read(data, file, family)
     return Subject(
         name=path,
         spec=reading.spec,

@@ -25,6 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--context", type=whole, metavar="N", help="tokens of each (as many as the model allows)")
     run.add_argument("--dtype", default="bfloat16", choices=BITS, metavar="NAME", help="of the weights (bfloat16)")
     run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as the weights, 16 bits at least)")
+    run.add_argument("--family", metavar="NAME", help="read the config as this model_type, whatever it says")
     run.add_argument("--device", metavar="NAME", help="a device's name, or BYTES,FLOPS,BANDWIDTH: bounds, how many")
     run.add_argument("--what-if", metavar="CHANGES", help="with other sizes: n_kv_heads=8,tied=false,vocab_size=50304")
     train = parser.add_argument_group("training")
@@ -153,12 +154,12 @@ def several(text: str, args: argparse.Namespace) -> list[Sized]:
     changes = changes_in(args.what_if)
     if bare_size(text) is not None:
         raise refuse("--what-if", text, "is a size, not a model: it has no parts to change")
-    return [account(resolve(text), args), account(what_if(text, changes), args)]
+    return [account(resolve(text, args.family), args), account(what_if(text, changes, args.family), args)]
 
 
 def size(text: str, args: argparse.Namespace) -> Sized:
     if (parameters := bare_size(text)) is None:
-        return account(resolve(text), args)
+        return account(resolve(text, args.family), args)
     from plainformer.cli.plotting import bare
 
     sized: Sized = bare(text, parameters, args)

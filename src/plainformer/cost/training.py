@@ -101,7 +101,7 @@ class Plan:
 
 def adapted(spec: Spec, rank: int) -> Spec:
     """The spec with an adapter on every projection of attention and feed-forward (QLoRA, Dettmers et al. 2023,
-    section 4), those of single experts, routers and heads left out."""
+    section 4), those of single experts, routers, heads and towers left out."""
     from plainformer.conventions import LORA_TARGETS, with_lora
     from plainformer.spec import Experts
 
@@ -113,8 +113,9 @@ def adapted(spec: Spec, rank: int) -> Spec:
     def bare(part: object) -> object:
         return replace(part, lora=None) if isinstance(part, Linear) else part
 
-    changed = with_lora(rewrite(spec, bare), rank, targets=[name for name in LORA_TARGETS if name != "head"])
-    return rewrite(changed, plain)
+    text = rewrite(replace(spec, towers=()), bare)
+    changed = with_lora(text, rank, targets=[name for name in LORA_TARGETS if name != "head"])
+    return replace(rewrite(changed, plain), towers=spec.towers)
 
 
 NF4_BLOCK, NF4_SECOND = 64, 256
@@ -150,13 +151,11 @@ class Training:
 
     @classmethod
     def of(cls, cost: Cost, plan: Plan) -> Training:
-        if plan.lora is not None and cost.spec.towers:
-            raise refuse("lora", plan.lora, "adapters beside a tower are not worked out")
         spec = cost.spec if plan.lora is None else adapted(cost.spec, plan.lora)
         rows = Ledger.of(spec).weights
         trained = [row for row in rows if plan.lora is None or is_adapter(row)]
         if not trained:
-            raise refuse("lora", plan.lora, "no projection of this model takes an adapter")
+            raise refuse("--lora", plan.lora, "no projection of this model takes an adapter")
         how = OPTIMIZERS[plan.optimizer]
 
         def share(n_bytes: int, stage: int) -> int:

@@ -56,11 +56,13 @@ def insides(config: Heard) -> Iterator[tuple[str, Heard]]:
     yield "", config
 
 
-def changed(config: Mapping[str, Any], changes: Mapping[str, object], where: str) -> tuple[Reading, dict[str, object]]:
+def changed(
+    config: Mapping[str, Any], changes: Mapping[str, object], where: str, family: str | None = None
+) -> tuple[Reading, dict[str, object]]:
     """The reading of the config with changes, by our names or its own keys; and those changes that no key of it can
     say, for the spec itself. Refuses keys that are neither, with the nearest, and values that the family refuses."""
     first = Heard(config)
-    read(first, where)
+    read(first, where, family)
     new, left, faults = Heard(config), dict[str, object](), []
     for name, value in changes.items():
         places = [
@@ -81,7 +83,7 @@ def changed(config: Mapping[str, Any], changes: Mapping[str, object], where: str
             faults.append(Fault(f"--what-if {name}", value, "this family's configs have no such key", hint))
     if faults:
         raise PlainformerError(faults)
-    return read(new, where), left
+    return read(new, where, family), left
 
 
 # --- for a spec without a config --------------------------------------------------------------------------------------

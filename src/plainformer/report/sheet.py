@@ -170,7 +170,10 @@ def under(counted: Count) -> dict[str, Any]:
 def as_stored(subject: Subject, cost: Cost) -> tuple[int | None, list[str]]:
     """Bytes of the weights as the source says that they are stored, and a note where it doesn't say enough."""
     if not subject.quantization:
-        return (cost.weights_bytes(subject.dtype) if subject.dtype in rules.BITS else None), []
+        if subject.dtype in rules.BITS:
+            return cost.weights_bytes(subject.dtype), []
+        unsaid = "the config does not say in which dtype the weights are stored"
+        return None, [unsaid] if subject.model_type and subject.dtype is None else []
     from plainformer.cost.stored import stored_bytes
 
     return stored_bytes(cost.spec, cost.ledger.weights, subject.dtype, subject.quantization, subject.model_type)
