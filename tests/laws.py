@@ -149,7 +149,7 @@ def both(part: object, module: nn.Module, arrays: dict[str, np.ndarray], n_token
             return module(torch.tensor(rows)[None], here)[0], run(rows)
         case s.Sinusoid():
             rows = np.arange(3, 14)
-            return module(torch.tensor(rows)[None], torch.float64)[0], run(rows)
+            return module(torch.tensor(rows)[None])[0], run(rows)
         case s.Attention() | LatentAttention():
             x = stream(s_in(part.q))
             return module(torch.tensor(x)[None], here)[0], run(x)

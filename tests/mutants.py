@@ -192,7 +192,7 @@ def residual(make: Callable[[s.Residual], s.Residual], post: bool = False) -> tu
                     self.residuals = patched
             for part in self.residuals:
                 (branch,) = part.branches
-                x = self.normed(f"{branch.name}_norm", x + self.get_submodule(branch.name)(x, where))
+                x = layers.through(self, f"{branch.name}_norm", x + self.get_submodule(branch.name)(x, where))
             return x
 
         patch.setattr(m.Layer, "forward", forward)
@@ -290,7 +290,11 @@ def forgets(name: str) -> Break:
 
 
 def all_gains_less_one(original: Any) -> Any:
-    return lambda spec: {w.name for w in ledger.Ledger.of(spec).rows if w.kind == "norm"} if original(spec) else set()
+    def drawn(spec: Any, *rest: Any) -> Any:
+        norms = {w.name for w in ledger.Ledger.of(spec).rows if w.kind == "norm"}
+        return ((name, array * (name not in norms)) for name, array in original(spec, *rest))
+
+    return drawn
 
 
 def swapped_rows(patch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,7 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         "gains less one everywhere",
         laws.an_untrained_norm_says_one,
         "gemma2-mixed-gains",
-        breaks(initial, "gains_less_one", all_gains_less_one),
+        breaks(initial, "drawn", all_gains_less_one),
     ),
 )
 

@@ -46,6 +46,7 @@ from plainformer.tree import walk
 
 Faults = Iterator[Fault]
 FIRST_CONTEXT = "original_max_position_embeddings"
+COUNTS = ("width", "window", "kernel", "channels", "rank", "max_seq_len")  # with all that begin with n_ or d_
 NEEDS = {  # the settings without which a scaling cannot be computed
     "linear": ("factor",),
     "dynamic": ("factor", FIRST_CONTEXT),
@@ -79,13 +80,17 @@ width.register(Experts, lambda part: width(part.expert))
 
 
 def n_in(part: Projection) -> int:
-    found = width(part)
-    return found[0] if found else 0
+    return known_width(part)[0]
 
 
 def n_out(part: Projection) -> int:
-    found = width(part)
-    return found[1] if found else 0
+    return known_width(part)[1]
+
+
+def known_width(part: object) -> tuple[int, int]:
+    if (found := width(part)) is None:
+        raise TypeError(f"no rule tells the width of {type(part).__name__}")
+    return found
 
 
 def equal(where: str, value: object, other: object, rule: str) -> Faults:
@@ -288,9 +293,9 @@ def _(part: Stack) -> Faults:
         if not 0 <= i < len(part.layers):
             yield Fault("passes", i, f"there is no such layer (there are {len(part.layers)})")
     for i, layer in enumerate(part.layers):
-        names = [branch.name for residual in layer for branch in residual.branches]
-        if len(set(names)) < len(names):
-            yield Fault(f"layers.{i}", names, "each branch of a layer needs a name of its own")
+        names = [name for residual in layer for name, _ in residual.parts()] if all(r.branches for r in layer) else []
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield Fault(f"layers.{i}", twice[0], "two parts of a layer would stand under this name")
 
 
 def stream_faults(where: str, part: object, d_model: int) -> Faults:
@@ -351,9 +356,12 @@ def _(part: Spec) -> Faults:
     for name, stack in (("encoder", part.encoder), ("decoder", part.decoder)):
         if stack is not None:
             yield from stream_faults(name, stack, part.d_model)
-            crosses = any(isinstance(inner, Attention) and inner.cross for _, inner in walk(stack, seen=set()))
-            if crosses and (part.encoder is None or name == "encoder"):
+            crossed = [a for _, a in walk(stack, seen=set()) if isinstance(a, Attention) and a.cross]
+            if crossed and (part.encoder is None or name == "encoder"):
                 yield Fault(f"{name}.cross_attention", "cross", "needs an encoder to read from")
+            for attention in crossed:
+                rule = "must read what the encoder says, of the stream's width"
+                yield from equal(f"{name}.cross_attention.k", n_in(attention.k), part.d_model, rule)
     if part.head:
         reads = part.head.transform.n_in if part.head.transform else part.head.linear.n_in
         yield from equal("head", reads, part.d_model, "must read the stream's width")
@@ -372,7 +380,7 @@ def faults_of(spec: Spec) -> Faults:
     rules look at it."""
     absent = [
         Fault(f"{where}.{field.name}".lstrip("."), None, f"must be there: {type(part).__name__} needs it")
-        for where, part in walk(spec)
+        for where, part in walk(spec, seen=set())
         for field in (fields(part) if is_dataclass(part) else ())
         if getattr(part, field.name) is None and "None" not in str(field.type)
     ]
@@ -382,14 +390,7 @@ def faults_of(spec: Spec) -> Faults:
     for where, part in walk(spec, seen=set()):
         for field in fields(part) if is_dataclass(part) else ():
             value = getattr(part, field.name)
-            counts = field.name.startswith(("n_", "d_")) or field.name in (
-                "width",
-                "window",
-                "kernel",
-                "channels",
-                "rank",
-                "max_seq_len",
-            )
+            counts = field.name.startswith(("n_", "d_")) or field.name in COUNTS
             if counts and value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 yield Fault(f"{where}.{field.name}".lstrip("."), value, "must be a whole number of at least 1")
         for fault in misfits(part):

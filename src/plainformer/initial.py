@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -13,47 +12,35 @@ from numpy.typing import NDArray
 from plainformer import spec as s
 from plainformer.faults import refuse
 from plainformer.ledger import Ledger, Weight, weights
-from plainformer.tree import rewrite
 
 Array = NDArray[Any]
 Named = Iterator[tuple[str, Array]]
 
-RESIDUAL = (".out.weight", ".down.weight")  # the last projection of each branch: what it adds to the stream
+ONTO_STREAM = {  # the last projection of each branch, by kind: what it adds to the stream
+    "attention": ".out.weight",
+    "mixer": ".out.weight",
+    "feed_forward": ".down.weight",
+    "expert": ".down.weight",
+}
 
 
-def constant(w: Weight, less_one: Set[str] = frozenset()) -> Array | None:
-    """What no recipe draws: gains say 1, biases 0. None for the rest. `less_one`: the gains that are stored less 1."""
-    leaf = w.name.rsplit(".", 1)[-1]
-    if leaf == "bias" or leaf == "lora_b" or w.buffer:
-        return np.zeros(w.shape)
-    if w.kind == "norm":
-        return np.zeros(w.shape) if w.name in less_one else np.ones(w.shape)
-    return None
-
-
-def gains_less_one(spec: s.Spec) -> Set[str]:
-    """The gains that are stored less 1: those that would be gone if their norms had none."""
-
-    def without(part: Any) -> Any:
-        return replace(part, gain=False) if isinstance(part, s.Norm) and part.plus_one else part
-
-    left = {w.name for w in Ledger.of(rewrite(spec, without)).rows}
-    return {w.name for w in Ledger.of(spec).rows} - left
+def onto_stream(w: Weight) -> bool:
+    return w.name.endswith(ONTO_STREAM.get(w.kind, "none"))
 
 
 def drawn(spec: s.Spec, seed: int, draw: Callable[[np.random.Generator, Weight], Array]) -> Named:
-    rng, less_one = np.random.default_rng(seed), gains_less_one(spec)
+    rng = np.random.default_rng(seed)
     for w in Ledger.of(spec).rows:
-        if not w.same_as:  # buffers too: they begin at 0, and draw nothing
-            yield w.name, draw(rng, w) if (c := constant(w, less_one)) is None else c
+        if not w.same_as:  # buffers too: they draw nothing
+            yield w.name, draw(rng, w) if w.begins is None else np.full(w.shape, w.begins)
 
 
 def gpt2(spec: s.Spec, seed: int = 0) -> Named:
     """Normal, 0.02 wide; projections onto the stream 0.02 / sqrt(2 n_layers) (Radford et al. 2019, section 2.3)."""
-    n_layers = len(spec.main.layers)
+    n_layers = len(spec.main.passes or spec.main.layers)
 
     def draw(rng: np.random.Generator, w: Weight) -> Array:
-        return rng.normal(0, 0.02 / np.sqrt(2 * n_layers) if w.name.endswith(RESIDUAL) else 0.02, w.shape)
+        return rng.normal(0, 0.02 / np.sqrt(2 * n_layers) if onto_stream(w) else 0.02, w.shape)
 
     return drawn(spec, seed, draw)
 
@@ -66,7 +53,7 @@ def zero_out(spec: s.Spec, seed: int = 0) -> Named:
     tied = spec.head is not None and spec.head.tied
 
     def draw(rng: np.random.Generator, w: Weight) -> Array:
-        if w.name.endswith(RESIDUAL) or w.name == "head.weight":
+        if onto_stream(w) or w.name == "head.weight":
             return np.zeros(w.shape)
         if w.kind == "position" or (w.kind == "embedding" and tied):
             return rng.normal(0, 0.02, w.shape)
@@ -131,7 +118,7 @@ def lesson(part: s.Spec | s.Part, seed: int = 0) -> Named:
     """The lesson's: tables 0.02 wide, linears 1 / sqrt(n_in); block i from seed + 10 i, its feed-forward one more."""
     named = dict(lesson_part(part, seed))
     for w in Ledger.of(part).weights if isinstance(part, s.Spec) else weights(part):
-        yield w.name, named[w.name] if (c := constant(w)) is None else c
+        yield w.name, named[w.name] if w.begins is None else np.full(w.shape, w.begins)
 
 
 RECIPES: dict[str, Callable[[s.Spec, int], Named]] = {"gpt2": gpt2, "lesson": lesson, "zero_out": zero_out}

@@ -50,18 +50,13 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
 
 def stretch(rotary: s.Rotary) -> float:
     """What turned queries and keys are multiplied by: above 1 with YaRN alone."""
-    told = dict(rotary.scaling.settings) if rotary.scaling and rotary.scaling.kind == "yarn" else {}
-    if not told or "attention_factor" in told:
-        return told.get("attention_factor", 1.0)
-    grown = [
-        1 + 0.1 * told.get(by, one) * max(0.0, log(told["factor"]))
-        for by, one in (("mscale", 1.0), ("mscale_all_dim", 0.0))
-    ]
-    return (
-        grown[0] / grown[1]
-        if told.get("mscale") and told.get("mscale_all_dim")
-        else 1 + 0.1 * max(0.0, log(told["factor"]))
-    )
+    if rotary.scaling is None or rotary.scaling.kind != "yarn":
+        return 1.0
+    told = dict(rotary.scaling.settings)
+    if "attention_factor" in told:
+        return told["attention_factor"]
+    wide, by, over = 0.1 * max(0.0, log(told["factor"])), told.get("mscale"), told.get("mscale_all_dim")
+    return (1 + wide * by) / (1 + wide * over) if by and over else 1 + wide
 
 
 def rotate(x_BHTK: Tensor, cos: Tensor, sin: Tensor, rotary: s.Rotary) -> Tensor:
@@ -127,11 +122,11 @@ def relative_buckets(ago: Tensor, buckets: s.RelativeBias, causal: bool) -> Tens
     return torch.where(far < exact, far, shared) + (0 if causal else n * (ago < 0))
 
 
-def sinusoids(positions_RT: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """(R, T, width): the sine and cosine of position / 10000^(2i / width), side by side; made in float64."""
+def sinusoids(positions_RT: Tensor, width: int) -> Tensor:
+    """(R, T, width), float64: the sine and cosine of position / 10000^(2i / width), side by side."""
     pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions_RT.device)
     angle = positions_RT[..., None] / 10000.0 ** (pairs / width)
-    return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2).to(dtype)
+    return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
 
 
 def relu_squared(x: Tensor) -> Tensor:

@@ -33,6 +33,12 @@ def add(module: nn.Module, part: object, *names: str) -> None:
             module.add_module(name, build(inner))
 
 
+def through(module: nn.Module, name: str, x: Tensor) -> Tensor:
+    """x through the part of this name; an absent one, a norm that is not there, hands it on."""
+    inner = module._modules.get(name)
+    return x if inner is None else cast(Tensor, inner(x))
+
+
 def own_linear(module: nn.Module, part: s.Linear, *stacked: int) -> None:
     """A linear's weights as the module's own."""
     module.weight = nn.Parameter(torch.empty(*stacked, part.n_out, part.n_in))
@@ -122,7 +128,7 @@ class Table(nn.Module):
         self.part = part
         self.weight = nn.Parameter(torch.empty(part.n_rows, part.width))
 
-    def forward(self, rows: Tensor, like: torch.dtype | None = None) -> Tensor:
+    def forward(self, rows: Tensor) -> Tensor:
         return F.embedding(rows + self.part.offset if self.part.offset else rows, self.weight)
 
 
@@ -132,8 +138,8 @@ class Sinusoid(nn.Module):
         super().__init__()
         self.part = part
 
-    def forward(self, positions_RT: Tensor, like: torch.dtype) -> Tensor:
-        return kernels.sinusoids(positions_RT, self.part.width, like)
+    def forward(self, positions_RT: Tensor) -> Tensor:
+        return kernels.sinusoids(positions_RT, self.part.width)
 
 
 @build.register(s.RelativeBias)

@@ -22,6 +22,7 @@ class Weight:
     kind: str = ""  # one of KINDS
     met: tuple[int, int] = (1, 1)  # of its experts, how many one token meets
     same_as: str | None = None  # an alias: the weight that stands at this name, counted there
+    begins: float | None = None  # what all its numbers are at first; None: a recipe draws them
     buffer: bool = False  # stored in checkpoints, moved by no gradient, counted nowhere
 
     @property
@@ -72,18 +73,18 @@ weights.register(mixers.Patches, holds("linear", kind="embedding"))
 def _(part: s.Linear) -> Weights:
     yield Weight("weight", (part.n_out, part.n_in))
     if part.bias:
-        yield Weight("bias", (part.n_out,))
+        yield Weight("bias", (part.n_out,), begins=0.0)
     if part.lora:
         yield Weight("lora_a", (part.lora.rank, part.n_in), "lora")
-        yield Weight("lora_b", (part.n_out, part.lora.rank), "lora")
+        yield Weight("lora_b", (part.n_out, part.lora.rank), "lora", begins=0.0)
 
 
 @weights.register(s.Norm)
 def _(part: s.Norm) -> Weights:
     if part.gain:
-        yield Weight("weight", (part.width,), "norm")
+        yield Weight("weight", (part.width,), "norm", begins=0.0 if part.plus_one else 1.0)
     if part.bias:
-        yield Weight("bias", (part.width,), "norm")
+        yield Weight("bias", (part.width,), "norm", begins=0.0)
 
 
 @weights.register(s.NormedLinear)
@@ -156,7 +157,7 @@ def _(part: s.SoftmaxRouter) -> Weights:
 
 @weights.register(s.SigmoidRouter)
 def _(part: s.SigmoidRouter) -> Weights:
-    yield Weight("correction", (part.scores.n_out,), "router", buffer=True)
+    yield Weight("correction", (part.scores.n_out,), "router", begins=0.0, buffer=True)
     yield from inside(part, "scores", kind="router")
 
 
@@ -164,10 +165,9 @@ def _(part: s.SigmoidRouter) -> Weights:
 def _(part: s.Experts) -> Weights:
     yield from inside(part, "router")
     met = (part.router.n_chosen, part.n_experts)
-    for w in weights(part.expert):
-        kind = "lora" if w.kind == "lora" else "expert"
-        yield replace(w, name=f"experts.{w.name}", shape=(part.n_experts, *w.shape), kind=kind, met=met)
-    yield from (replace(w, kind="expert") for w in inside(part, "shared", "shared_gate"))
+    alike = (replace(w, shape=(part.n_experts, *w.shape), met=met) for w in weights(part.expert))
+    for w in (*under("experts", alike), *inside(part, "shared", "shared_gate")):
+        yield w if w.kind == "lora" else replace(w, kind="expert")
 
 
 @weights.register(s.Residual)

@@ -22,7 +22,7 @@ from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.initial import draws
 from plainformer.kernels import ACTIVATIONS, attention, fused_attention, rotate
 from plainformer.kernels import cross_entropy as cross_entropy
-from plainformer.layers import add, apply_linear, own_linear
+from plainformer.layers import add, apply_linear, own_linear, through
 from plainformer.layers import build as build
 from plainformer.states import Memory, State, Where
 from plainformer.tree import walk
@@ -60,8 +60,7 @@ class Attention(nn.Module):
                 if where.state
                 else self.keys_and_values(memory.said_BSD)
             )
-            n_keys, bias = k_BGSK.shape[2], None
-            mask, causal = cast(Tensor | None, where.across()), False
+            out_BHTK = self.attend(q_BHTK, k_BGSK, v_BGSK, where, place)
         else:
             k_BGSK, v_BGSK = self.keys_and_values(x_BTD)
             if part.scores.rotary:
@@ -69,19 +68,24 @@ class Attention(nn.Module):
                 q_BHTK, k_BGSK = (rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGSK))
             if where.state:
                 k_BGSK, v_BGSK = where.state.append(place, k_BGSK, v_BGSK, where.positions_RT)
-            n_keys = k_BGSK.shape[2]
-            bias = where.bias(n_keys, part.n_heads if part.scores.alibi else None, q_BHTK.dtype)
-            mask, causal = where.mask(part.window, n_keys, bias)
-        scores = part.scores
-        if where.trace is None and scores.softcap is None and self.sinks is None:
-            out_BHTK = fused_attention(q_BHTK, k_BGSK, v_BGSK, mask, causal, scores.scale)
-        else:
-            allowed = where.across() if part.cross else where.allowed(part.window, n_keys)
-            out_BHTK, weights_BHTS = attention(
-                q_BHTK, k_BGSK, v_BGSK, allowed, scores.scale, bias, scores.softcap, self.sinks
-            )
-            where.keep(f"{place}.weights", weights_BHTS)
+            bias = where.bias(k_BGSK.shape[2], part.n_heads if part.scores.alibi else None, q_BHTK.dtype)
+            out_BHTK = self.attend(q_BHTK, k_BGSK, v_BGSK, where, place, bias)
         return cast(Tensor, self.out(out_BHTK.transpose(1, 2).flatten(-2)))
+
+    def attend(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, where: Where, place: str, bias: Tensor | None = None
+    ) -> Tensor:
+        """By the fused kernel; by its plain twin where the weights are asked for or the kernel lacks the rule."""
+        part, scores, n_keys = self.part, self.part.scores, k_BGSK.shape[2]
+        if where.trace is None and scores.softcap is None and self.sinks is None:
+            mask, causal = (where.across(n_keys), False) if part.cross else where.mask(part.window, n_keys, bias)
+            return fused_attention(q_BHTK, k_BGSK, v_BGSK, mask, causal, scores.scale)
+        allowed = where.across(n_keys) if part.cross else where.allowed(part.window, n_keys)
+        out_BHTK, weights_BHTS = attention(
+            q_BHTK, k_BGSK, v_BGSK, allowed, scores.scale, bias, scores.softcap, self.sinks
+        )
+        where.keep(f"{place}.weights", weights_BHTS)
+        return out_BHTK
 
 
 @build.register(mixers.LatentAttention)
@@ -108,6 +112,8 @@ class LatentAttention(nn.Module):
             turned_q_BHTP, turned_B1SP = (rotate(y, cos, sin, rotary) for y in (turned_q_BHTP, turned_B1SP))
         if where.state:
             latent_B1SL, turned_B1SP = where.state.append(place, latent_B1SL, turned_B1SP, where.positions_RT)
+        # Per head and key the compressed form multiplies latent rows, the expanded one heads made from all of them
+        # anew: for a few new tokens on many kept ones the making is what costs.
         few = where.state is not None and x_BTD.shape[1] < part.kv_norm.width
         plain = not part.kv_up.bias and not part.kv_up.lora
         form = self.compressed if few and plain and where.trace is None else self.expanded
@@ -154,20 +160,15 @@ class Layer(nn.Module):
                 if part is not None:
                     self.add_module(name, build(part))
 
-    def normed(self, name: str, x: Tensor) -> Tensor:
-        return cast(Tensor, self._modules[name](x)) if name in self._modules else x  # type: ignore[misc]
-
     def forward(self, x: Tensor, where: Where) -> Tensor:
         for residual in self.residuals:
             first = residual.branches[0].name
-            read = self.normed(f"{first}_norm_shared", x)
-            said = None
+            read, said = through(self, f"{first}_norm_shared", x), []
             for branch in residual.branches:
-                y = self.get_submodule(branch.name)(self.normed(f"{branch.name}_norm", read), where)
-                y = self.normed(f"{branch.name}_norm_out", y)
-                said = y if said is None else said + y
-            said = self.normed(f"{first}_norm_together", cast(Tensor, said))
-            x = self.normed(f"{first}_norm_sum", x + said if residual.add else said)
+                y = self.get_submodule(branch.name)(through(self, f"{branch.name}_norm", read), where)
+                said.append(through(self, f"{branch.name}_norm_out", y))
+            together = through(self, f"{first}_norm_together", sum(said[1:], start=said[0]))
+            x = through(self, f"{first}_norm_sum", x + together if residual.add else together)
         return x
 
 
@@ -176,8 +177,6 @@ class Stack(nn.Module):
     place = ""
     positions: nn.Module
     relative: nn.Module
-    norm_first: nn.Module
-    norm_last: nn.Module
 
     def __init__(self, part: s.Stack) -> None:
         super().__init__()
@@ -185,27 +184,26 @@ class Stack(nn.Module):
         add(self, part, "positions", "relative", "norm_first")
         self.layers = nn.ModuleList(Layer(residuals) for residuals in part.layers)
         add(self, part, "norm_last")
+        tell_places(self)
 
     def forward(self, x: Tensor, where: Where) -> Tensor:
         part = self.part
         if part.positions:
-            x = x + self.positions(where.positions_RT, x.dtype)
+            x = x + self.positions(where.positions_RT).to(x.dtype)
         if part.relative:
             where = replace(where, relative=(cast(Tensor, self.relative.weight), part.relative))
-        x = self.norm_first(x) if part.norm_first else x
+        x = through(self, "norm_first", x)
         where.keep(f"{self.place}.stream.0", x)
         for n_done, i in enumerate(part.passes or range(len(self.layers)), start=1):
             x = self.layers[i](x, replace(where, n_pass=n_done) if part.passes else where)
             where.keep(f"{self.place}.stream.{n_done}", x)
-        return cast(Tensor, self.norm_last(x)) if part.norm_last else x
+        return through(self, "norm_last", x)
 
 
 @build.register(s.Tokens)
 class Tokens(nn.Module):
     types: nn.Module
     positions: nn.Module
-    norm: nn.Module
-    project: nn.Module
 
     def __init__(self, part: s.Tokens) -> None:
         super().__init__()
@@ -222,15 +220,12 @@ class Tokens(nn.Module):
             x_BTD = x_BTD + self.types(torch.zeros_like(tokens_BT) if first else cast(Where, where).types_BT)
         if part.positions:
             x_BTD = x_BTD + self.positions(cast(Where, where).positions_RT)
-        x_BTD = self.norm(x_BTD) if part.norm else x_BTD
-        return cast(Tensor, self.project(x_BTD)) if part.project else x_BTD
+        return through(self, "project", through(self, "norm", x_BTD))
 
 
 @build.register(s.Head)
 class Head(nn.Module):
     weight: Tensor
-    transform: nn.Module
-    norm: nn.Module
 
     def __init__(self, part: s.Head) -> None:
         super().__init__()
@@ -242,12 +237,19 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, table: Tensor, lengths: tuple[int, ...] | None = None) -> Tensor:
         part, x = self.part, pooled(x, self.part.pool, lengths)
-        x = self.transform(x) if part.transform else x
+        x = through(self, "transform", x)
         x = ACTIVATIONS[part.activation](x) if part.activation else x
-        x = self.norm(x) if part.norm else x
+        x = through(self, "norm", x)
         x = x if part.scale == 1 else x * part.scale
         logits = apply_linear(self, part.linear, x, table if part.tied else self.weight)
         return part.softcap * (logits / part.softcap).tanh() if part.softcap else logits
+
+
+def tell_places(whole: nn.Module) -> None:
+    """Each module that keeps something, in states or traces, learns the name it stands under."""
+    for name, module in whole.named_modules():
+        if hasattr(type(module), "place"):
+            module.place = name
 
 
 def pooled(x: Tensor, pool: str, lengths: tuple[int, ...] | None) -> Tensor:
@@ -263,7 +265,7 @@ def pooled(x: Tensor, pool: str, lengths: tuple[int, ...] | None) -> Tensor:
 
 def unready(spec: s.Spec) -> Iterator[Fault]:
     """What the modules hold but no rule here runs yet: by the part's name."""
-    for where, part in walk(spec):
+    for where, part in walk(spec, seen=set()):
         faults = {
             "v": isinstance(part, s.Attention) and part.v is None,
             "scaled": isinstance(part, s.SoftmaxRouter) and part.scaled,
@@ -292,9 +294,7 @@ class Transformer(nn.Module):
         if spec.towers:
             raise refuse("towers", len(spec.towers), "no rule builds towers yet", "they can be sized")
         add(self, spec, "head")
-        for name, module in self.named_modules():
-            if hasattr(type(module), "place"):
-                module.place = name
+        tell_places(self)
         self.unready = tuple(unready(spec))
         if initial is not None and self.device.type != "meta":
             self.take(draws(spec, initial, seed))
@@ -317,7 +317,7 @@ class Transformer(nn.Module):
         held = (*self.named_parameters(), *self.named_buffers())
         return {name: tensor.detach().double().cpu().numpy() for name, tensor in held}
 
-    def check(self, tokens_BT: Tensor, starts: tuple[int, ...], room: int) -> None:
+    def check(self, tokens_BT: Tensor, starts: tuple[int, ...], room: int, n_real: list[int] | None) -> None:
         """Refuse tokens that cannot be: none, too many, outside the vocabulary (seen on the CPU alone)."""
         n_rows, n_new = tokens_BT.shape
         if self.unready:
@@ -328,6 +328,8 @@ class Transformer(nn.Module):
             raise refuse("tokens", max(starts) + n_new, f"more positions than there are ({room})")
         if len(starts) != n_rows:
             raise refuse("tokens", n_rows, f"the state has {len(starts)} rows")
+        if n_real is not None and (len(n_real) != n_rows or not all(0 <= n <= n_new for n in n_real)):
+            raise refuse("n_new", n_real, f"must say for each of {n_rows} rows how many of its {n_new} tokens are real")
         if tokens_BT.device.type == "cpu" and not torch.compiler.is_compiling():
             low, high = (int(end) for end in tokens_BT.aminmax())
             if low < 0 or high >= self.spec.vocab_size:
@@ -338,10 +340,10 @@ class Transformer(nn.Module):
         self, source_BS: Tensor, n_source: list[int] | None = None, trace: dict[str, Tensor] | None = None
     ) -> Memory:
         """What an encoder-decoder's encoder says of its text; `n_source`: how many tokens of each row are real."""
-        self.check(source_BS, (0,) * len(source_BS), self.spec.max_seq_len)
+        self.check(source_BS, (0,) * len(source_BS), self.spec.max_seq_len, n_source)
         lengths = tuple(n_source) if n_source else None
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
-        where = Where(positions_1S, causal=False, lengths=lengths, trace=trace)
+        where = Where(positions_1S, self.encoder.part.causal, lengths=lengths, trace=trace)
         return Memory(self.encoder(self.embedding(source_BS, where), where), lengths)
 
     def hidden(
@@ -362,10 +364,12 @@ class Transformer(nn.Module):
         """
         spec = self.spec
         starts = tuple(state.lengths) if state else (0,) * len(tokens_BT)
-        self.check(tokens_BT, starts, min(spec.max_seq_len, state.capacity if state else spec.max_seq_len))
+        self.check(tokens_BT, starts, min(spec.max_seq_len, state.capacity if state else spec.max_seq_len), n_new)
         if state and not spec.main.causal:
             raise refuse("state", "a stack that is not causal", "each token would change what was said before")
         if state:
+            if memory is not None and state.memory is not None and memory is not state.memory:
+                raise refuse("memory", "another", "this state goes on with the memory of its first pass", "begin anew")
             memory = state.memory = memory or state.memory
         if (spec.encoder is not None and spec.decoder is not None) != (memory is not None):
             raise refuse("memory", memory, "is what an encoder-decoder's `encode` gives, and no other model's")

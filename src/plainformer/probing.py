@@ -16,6 +16,7 @@ from torch import Tensor
 
 from plainformer import spec as s
 from plainformer.faults import refuse
+from plainformer.layers import through
 from plainformer.model import Transformer
 from plainformer.tree import rewrite, walk
 
@@ -83,8 +84,7 @@ def logit_lens(model: Transformer, tokens: Tensor | Array | Sequence[int]) -> Ar
     with torch.inference_mode():
         logits_of(model, row_of(model, tokens), trace)
         streams = [kept for name, kept in trace.items() if ".stream." in name]
-        stack = model.decoder
-        normed = [stack.norm_last(x_1TD) if stack.part.norm_last else x_1TD for x_1TD in streams]
+        normed = [through(model.decoder, "norm_last", x_1TD) for x_1TD in streams]
         return plain(torch.cat([model.logits(x_1TD) for x_1TD in normed]))
 
 

@@ -62,7 +62,7 @@ class State:
 
 @dataclass(frozen=True)
 class Where:
-    """What a part may ask beyond its input. Built once a pass; only attention opens it."""
+    """What a part may ask beyond its input. Built once a pass; feed-forwards and norms never open it."""
 
     positions_T: Array
     causal: bool = True
@@ -378,9 +378,9 @@ def hidden(
         raise refuse("source", source_S, "is what the encoder of an encoder-decoder reads, and no other")
     n_before, w = state.n_tokens if state else 0, Weights(arrays)
     tokens_T, memory_SD = check_tokens(spec, tokens_T, n_before), None
-    if source_S is not None:
+    if source_S is not None and spec.encoder is not None:
         source_S = check_tokens(spec, source_S)
-        there = Where(np.arange(len(source_S)), causal=False, trace=trace)
+        there = Where(np.arange(len(source_S)), spec.encoder.causal, trace=trace)
         memory_SD = run(spec.encoder, w.at("encoder"), run(spec.embedding, w.at("embedding"), source_S, there), there)
     types_T = None if types_T is None else np.asarray(types_T)
     here = Where(n_before + np.arange(len(tokens_T)), spec.main.causal, types_T, memory_SD, state=state, trace=trace)

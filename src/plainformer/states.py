@@ -97,7 +97,7 @@ def real(lengths: tuple[int, ...] | None, slots_S: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Where:
-    """What a part may ask beyond its input. Built once a pass; only attention opens it."""
+    """What a part may ask beyond its input. Built once a pass; feed-forwards and norms never open it."""
 
     positions_RT: Tensor
     causal: bool
@@ -126,15 +126,14 @@ class Where:
 
     def turns(self, rotary: s.Rotary, dtype: torch.dtype) -> Pair:
         """cos and sin of each pair's angle, (R, 1, T, n_dims / 2): made in float64, then rounded once."""
-        if (rotary, "cos") not in self.made:
+        cos, sin = (rotary, dtype, "cos"), (rotary, dtype, "sin")
+        if cos not in self.made:
             n_tokens = max(self.starts) + self.positions_RT.shape[1]
             by = kernels.stretch(rotary)
             turn = kernels.frequencies(rotary, n_tokens).to(self.positions_RT.device)
             angle = self.positions_RT[:, None, :, None] * turn
-            self.made[rotary, "cos"], self.made[rotary, "sin"] = (
-                y.mul(by).to(dtype) for y in (angle.cos(), angle.sin())
-            )
-        return self.made[rotary, "cos"], self.made[rotary, "sin"]
+            self.made[cos], self.made[sin] = (y.mul(by).to(dtype) for y in (angle.cos(), angle.sin()))
+        return self.made[cos], self.made[sin]
 
     def slots(self, n_keys: int) -> Tensor:
         return torch.arange(n_keys, device=self.positions_RT.device)
@@ -154,27 +153,28 @@ class Where:
             self.made["allowed", window, n_keys] = see if keys is None else see & keys
         return self.made["allowed", window, n_keys]
 
-    def across(self) -> Tensor:
-        """(B, 1, 1, S), True at what the encoder said, False at its padding."""
-        assert self.memory is not None
-        slots_S = self.slots(self.memory.said_BSD.shape[1])
-        keys = real(self.memory.lengths, slots_S)
-        return torch.ones_like(slots_S, dtype=torch.bool)[None, None, None] if keys is None else keys
+    def across(self, n_keys: int) -> Tensor:
+        """(B or 1, 1, 1, S), True at what the encoder said, False at its padding."""
+        if ("across", n_keys) not in self.made:
+            slots_S = self.slots(n_keys)
+            keys = real(self.memory.lengths if self.memory else None, slots_S)
+            self.made["across", n_keys] = torch.ones_like(slots_S[None, None, None] > 0) if keys is None else keys
+        return self.made["across", n_keys]
 
     def bias(self, n_keys: int, alibi_heads: int | None, dtype: torch.dtype) -> Tensor | None:
         """What positions add to scores, (R, H, T, S): ALiBi's slopes or the stack's relative bias; None without."""
         if not alibi_heads and self.relative is None:
             return None
-        if ("bias", alibi_heads, n_keys) not in self.made:
+        if ("bias", alibi_heads, n_keys, dtype) not in self.made:
             if alibi_heads:
                 slopes = kernels.alibi_slopes(alibi_heads).to(self.positions_RT.device)
                 bias = -(slopes[:, None, None] * self.ago(n_keys)).to(dtype)
             else:
                 table, buckets = cast(tuple[Tensor, s.RelativeBias], self.relative)
                 which = kernels.relative_buckets(self.ago(n_keys)[:, 0], buckets, self.causal)
-                bias = table[which].permute(0, 3, 1, 2)
-            self.made["bias", alibi_heads, n_keys] = bias
-        return self.made["bias", alibi_heads, n_keys]
+                bias = table[which].permute(0, 3, 1, 2).to(dtype)
+            self.made["bias", alibi_heads, n_keys, dtype] = bias
+        return self.made["bias", alibi_heads, n_keys, dtype]
 
     def mask(self, window: int | None, n_keys: int, bias: Tensor | None) -> tuple[Tensor | None, bool]:
         """(mask, is_causal) for the fused kernel: a plain triangle or nothing where that says it all."""
