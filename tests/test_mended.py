@@ -168,3 +168,10 @@ def test_a_dtype_asked_for_second_is_given() -> None:
         torch.float64,
     ]
     assert np.isclose(where.turns(rotary, torch.float64)[0][0, 0, 1, 0].item(), np.cos(1.0), atol=1e-15)
+
+
+def test_generate_says_what_an_encoder_decoder_lacks() -> None:
+    from plainformer.generation import generate
+
+    with pytest.raises(PlainformerError, match="text for its encoder"):
+        generate(Transformer(BART), [[1, 2]], max_new_tokens=2)

@@ -1,5 +1,5 @@
-"""What may stand in attention's place and keeps less than all keys and values, and what else is sized today and not yet
-run: distances that keys are held against, pieces of pictures."""
+"""What may stand in attention's place: latent attention, which runs, and mixers that are sized and not yet run. Beside
+them what else is sized alone: distances that keys are held against, pieces of pictures."""
 
 from __future__ import annotations
 

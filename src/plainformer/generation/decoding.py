@@ -152,6 +152,8 @@ class Decoding:
         spec, n_new = self.model.spec, self.max_new_tokens
         if spec.decoder is None or not spec.decoder.causal or spec.head is None:
             yield Fault("model", "no causal decoder with a head", "cannot be continued token by token")
+        if spec.encoder is not None:
+            yield Fault("model", "an encoder-decoder", "needs a text for its encoder, which is not taken here yet")
         if n_new < 0:
             yield Fault("max_new_tokens", n_new, "must be at least 0")
         if self.n_tokens < 1:
