@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_table import READERS, UNREAD, family_of
 from plainformer.spec import Spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,8 @@ def unknown(model_type: object, where: str, family: str | None = None) -> Fault:
 def read_file(path: str | Path, family: str | None = None) -> Reading:
     """The reading of a config.json, or of the one in a folder. Raises PlainformerError as `read` does, and for a file
     that is not there, not UTF-8 or not JSON."""
+    from pathlib import Path
+
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
     try:
