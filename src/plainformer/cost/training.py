@@ -113,8 +113,7 @@ def adapted(spec: Spec, rank: int) -> Spec:
     def bare(part: object) -> object:
         return replace(part, lora=None) if isinstance(part, Linear) else part
 
-    text = rewrite(replace(spec, towers=()), bare)
-    changed = with_lora(text, rank, targets=[name for name in LORA_TARGETS if name != "head"])
+    changed = with_lora(rewrite(spec, bare), rank, targets=[name for name in LORA_TARGETS if name != "head"])
     return replace(rewrite(changed, plain), towers=spec.towers)
 
 
