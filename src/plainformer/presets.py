@@ -111,6 +111,7 @@ PUBLISHED: dict[str, Recipe] = {
             "d_ff": 14336,
             "n_experts": 8,
             "n_chosen": 2,
+            "balance": 0.02,
         },
     ),
     "deepseek-v3": (

@@ -105,7 +105,7 @@ def bert_generation(keys: Keys) -> Spec:
     if not (keys.architecture().endswith("Decoder") or keys.headed()):
         return replace(roberta_like(keys, offset=0, n_types=0), head=None)
     spec = roberta_like(keys, offset=0, n_types=0)
-    return replace(spec, head=Head(linear=linear(spec.d_model, spec.vocab_size, True), tied=keys.tied(True)))
+    return replace(spec, head=Head(linear=linear(spec.d_model, spec.vocab_size, True), tied=True))
 
 
 def pre_norm_roberta(keys: Keys, *, offset: int, rows: int, n_types: int, norm_first: bool, own: bool = False) -> Spec:
@@ -255,8 +255,9 @@ def eurobert(keys: Keys) -> Spec:
     frame = Frame.of(keys, max_seq_len=8192)
     norm = rms_norm(frame.d_model, keys.real("rms_norm_eps", default=1e-5))
     mixer = frame.attend(frame.rotary(250000.0), bias=keys.flag("attention_bias", False))
-    layers = alike(frame, pre_norm_layer(mixer, frame.dense(bias=keys.flag("mlp_bias", False)), norm))
-    head = Head(linear=linear(frame.d_model, keys.count("vocab_size")), tied=keys.tied(False))
+    bias = keys.flag("mlp_bias", False)  # the head's too
+    layers = alike(frame, pre_norm_layer(mixer, frame.dense(bias=bias), norm))
+    head = Head(linear=linear(frame.d_model, keys.count("vocab_size"), bias), tied=keys.tied(False))
     spec = stacked(frame, layers, head, n_types=0, norm_first=None, norm_last=norm, positions=False)
     return with_task(keys, spec, pools=False)
 

@@ -28,9 +28,12 @@ def bart(keys: Keys) -> Spec:
         d_decoder_ff=keys.count("decoder_ffn_dim"),
         activation=keys.activation("activation_function", "gelu"),
         scale=d_model**0.5 if keys.flag("scale_embedding", False) else 1.0,
-        tied=keys.tied(True),
+        tied=keys.tied_or_refused(THREE_TABLES),
         head=keys.headed(),
     )
+
+
+THREE_TABLES = "untied, each stack has a token table of its own, which cannot be said yet"
 
 
 def alone(keys: Keys) -> None:
@@ -71,7 +74,7 @@ def kin(
         norm_last=norm_last,
         activation=keys.activation("activation_function", activation),
         scale=d_model**0.5 if keys.flag("scale_embedding", scaled) else 1.0,
-        tied=keys.tied(True),
+        tied=keys.tied_or_refused(THREE_TABLES),
         head=keys.headed(),
     )
 

@@ -13,6 +13,9 @@ from plainformer.spec import Activation, Head, Spec
 POOLED = ("ForSequenceClassification", "ForMultipleChoice", "ForNextSentencePrediction", "ForImageClassification")
 
 
+TWO_BIASES = "untied, the class holds a second bias of the head, which nothing reads: it cannot be said"
+
+
 def with_task(keys: Keys, spec: Spec, *, pools: bool, activation: Activation = "tanh") -> Spec:
     """The spec with the head of the class named in `architectures`; as it comes it has the one that fills gaps.
 
@@ -51,7 +54,7 @@ def bert(keys: Keys) -> Spec:
         n_types=keys.count("type_vocab_size", default=2),
         activation=keys.activation(default="gelu"),
         eps=keys.real("layer_norm_eps", default=1e-12),
-        tied=keys.tied(True),
+        tied=keys.tied_or_refused(TWO_BIASES),
     )
     return with_task(keys, spec, pools=True)
 
@@ -72,11 +75,13 @@ def albert(keys: Keys) -> Spec:
         n_types=keys.count("type_vocab_size", default=2),
         activation=keys.activation(default="gelu_new"),
         eps=keys.real("layer_norm_eps", default=1e-12),
-        tied=keys.tied(True),
+        tied=keys.tied_or_refused(TWO_BIASES),
     )
     return with_task(keys, spec, pools=True)
 
 
 def head_of(keys: Keys, d_model: int, vocab_size: int, *, activation: Activation, eps: float, d_embed: int = 0) -> Head:
     """The head that fills gaps, tied where the class's default is (it is in all of BERT's kin) or the file says so."""
-    return encoders.masked_head(d_model, d_embed or d_model, vocab_size, activation, eps, keys.tied(True))
+    return encoders.masked_head(
+        d_model, d_embed or d_model, vocab_size, activation, eps, keys.tied_or_refused(TWO_BIASES)
+    )

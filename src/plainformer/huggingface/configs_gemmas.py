@@ -80,8 +80,8 @@ def vaultgemma(keys: Keys) -> Spec:
 
 
 def gemma3(keys: Keys) -> Spec:
-    whole = keys.config.get("model_type") == "gemma3"
-    text = keys.sub("text_config") if whole else keys
+    text = keys.sub("text_config") if keys.config.get("model_type") == "gemma3" else keys
+    whole = with_tower(keys, text)
     text.refuse_set("use_bidirectional_attention", "a decoder whose tokens all see each other cannot be said yet")
     if whole and not (text.has("num_attention_heads") and text.has("vocab_size")):
         keys.note("Sizes that the published text_config leaves out are the class's defaults.")
@@ -121,8 +121,14 @@ def gemma3(keys: Keys) -> Spec:
     )
 
 
+def with_tower(keys: Keys, text: Keys) -> bool:
+    """Whether the class has the tower too; one for causal text is built from the config inside."""
+    return text is not keys and not keys.architecture().endswith("ForCausalLM")
+
+
 def tied(keys: Keys, text: Keys) -> bool:
-    return keys.tied(True) if keys.has("tie_word_embeddings") else text.tied(True)
+    whole = with_tower(keys, text) and keys.has("tie_word_embeddings")
+    return keys.tied(True) if whole else text.tied(True)
 
 
 def siglip(vision: Keys, d_out: int) -> Tower:
@@ -145,8 +151,8 @@ def siglip(vision: Keys, d_out: int) -> Tower:
 
 
 def gemma4(keys: Keys) -> Spec:
-    whole = keys.config.get("model_type") == "gemma4"
-    text = keys.sub("text_config") if whole else keys
+    text = keys.sub("text_config") if keys.config.get("model_type") == "gemma4" else keys
+    whole = with_tower(keys, text)
     keys.refuse_set("audio_config", "a tower for sound cannot be said yet", (None,))
     text.refuse_set("hidden_size_per_layer_input", "token tables for each layer cannot be said yet", (0,))
     text.refuse_set("num_kv_shared_layers", "layers that use the keys of another layer cannot be said yet")

@@ -149,6 +149,12 @@ class Keys:
             self.note(f"tie_word_embeddings is not said: {'tied' if default else 'not tied'}, the class's default.")
         return self.flag("tie_word_embeddings", default)
 
+    def tied_or_refused(self, otherwise: str) -> bool:
+        """As `tied`, for classes that are tied unless told, and then hold what a Spec cannot say."""
+        if not (tied := self.tied(True)):
+            self.fault("tie_word_embeddings", False, otherwise)
+        return tied
+
     def with_head(self, spec: Spec) -> Spec:
         """The spec as it is; without its head for a base class; with answers instead for a class that gives some."""
         name = self.architecture()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from plainformer.families.parts import Layer, Windows, layer_norm, pre_norm_layer, rms_norm, sublayer
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_parts import Frame, alike, by_kind
-from plainformer.spec import FeedForward, Norm, Rotary, Spec
+from plainformer.spec import Experts, FeedForward, Norm, Rotary, Spec
 
 
 def rms(frame: Frame, default: float = 1e-6) -> Norm:
@@ -76,6 +76,11 @@ def iquestcoder(keys: Keys) -> Spec:
 
 
 def emu3(keys: Keys) -> Spec:
+    """Wang et al. 2024: the text of a model for pictures, which its class for causal text builds alone."""
+    if keys.config.get("model_type") == "emu3":
+        if not keys.architecture().endswith("ForCausalLM"):
+            keys.fault("architectures", keys.architecture(), "its pictures' codes cannot be said: Emu3ForCausalLM can")
+        keys = keys.sub("text_config")
     bias = keys.flag("attention_bias", False)
     return llama_like(
         keys, max_seq_len=9216, kv_default=8, theta=1e6, eps=1e-5, bias=bias, mlp_bias=keys.flag("mlp_bias", False)
@@ -234,16 +239,24 @@ def head_scale(keys: Keys) -> float:
 
 
 def granite(keys: Keys) -> Spec:
-    """IBM 2024: Llama with four multipliers. With a window in some layers: Granite SWA is another class."""
-    multiplied(keys)
+    """IBM 2024: Llama with four multipliers."""
     frame = Frame.of(keys, max_seq_len=2048)
-    norm = rms(frame)
+    return granite_like(frame, frame.dense(bias=keys.flag("mlp_bias", False)), rms(frame))
+
+
+def granite_like(frame: Frame, second: FeedForward | Experts, norm: Norm) -> Spec:
+    """The same attention in every layer, and what comes after it; the multipliers."""
+    keys = frame.keys
+    multiplied(keys)
     mixer = frame.attend(
         frame.rotary(), bias=keys.flag("attention_bias", False), scale=keys.real("attention_multiplier", default=1.0)
     )
-    layers = alike(frame, pre_norm_layer(mixer, frame.dense(bias=keys.flag("mlp_bias", False)), norm))
     return frame.whole(
-        layers, norm, tied=False, scale=keys.real("embedding_multiplier", default=1.0), head_scale=head_scale(keys)
+        alike(frame, pre_norm_layer(mixer, second, norm)),
+        norm,
+        tied=False,
+        scale=keys.real("embedding_multiplier", default=1.0),
+        head_scale=head_scale(keys),
     )
 
 

@@ -129,6 +129,7 @@ def deepseek_v3(keys: Keys) -> Spec:
 def deepseek_v2(keys: Keys) -> Spec:
     d_model, n_experts = keys.count("hidden_size"), keys.count("n_routed_experts", "num_experts")
     keys.choice("scoring_func", {"softmax": True}, "softmax")
+    keys.refuse_set("mlp_bias", "biases of dense and shared parts alone cannot be said yet")
     if keys.get("topk_method") == "group_limited_greedy" or keys.real("routed_scaling_factor", default=1.0) != 1.0:
         keys.note("The router's groups and its factor are not said: they change no size.")
     router = SoftmaxRouter(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from plainformer.families.parts import Layer, layer_norm, linear, pre_norm_layer, rms_norm, sublayer
 from plainformer.huggingface.configs_gpts import named, parallel
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.huggingface.configs_kin import exaone_windows, head_scale, multiplied, per_head, rms, turns
+from plainformer.huggingface.configs_kin import exaone_windows, granite_like, per_head, rms, turns
 from plainformer.huggingface.configs_parts import Frame, alike, by_kind
 from plainformer.spec import Experts, FeedForward, Norm, Part, Residual, SoftmaxRouter, Spec
 
@@ -69,25 +69,15 @@ def granitemoe(keys: Keys) -> Spec:
 
 def granitemoeshared(keys: Keys) -> Spec:
     """IBM 2024: Granite with experts, and perhaps one more that every token meets."""
-    multiplied(keys)
     frame = Frame.of(keys, max_seq_len=2048)
-    norm, shared = rms(frame), keys.config.get("model_type") == "granitemoeshared"
-    mixer = frame.attend(
-        frame.rotary(), bias=keys.flag("attention_bias", False), scale=keys.real("attention_multiplier", default=1.0)
-    )
+    shared = keys.config.get("model_type") == "granitemoeshared"
     second = frame.experts(
         frame.chosen("num_local_experts", "num_experts", experts=8, chosen=2),
         keys.count("intermediate_size"),
         d_shared=keys.count("shared_intermediate_size", default=0, least=0) if shared else 0,
         balance=0.001,
     )
-    return frame.whole(
-        alike(frame, pre_norm_layer(mixer, second, norm)),
-        norm,
-        tied=False,
-        scale=keys.real("embedding_multiplier", default=1.0),
-        head_scale=head_scale(keys),
-    )
+    return granite_like(frame, second, rms(frame))
 
 
 def phimoe(keys: Keys) -> Spec:
@@ -175,6 +165,60 @@ def glm_experts(
     )
     sparse = (True,) * frame.n_layers if not n_dense else sparse_layers(frame, n_dense)
     return mixed(frame, sparse, mixer, second, norm)
+
+
+def hy_v3(keys: Keys) -> Spec:
+    """Tencent 2026: GLM-4.5's layer, queries and keys normed head by head."""
+    frame = Frame.of(keys, max_seq_len=131072, kv_default=8, d_head_default=128)
+    keys.refuse_set("mlp_bias", "biases of dense and shared parts alone cannot be said yet")
+    norm, d_expert = rms(frame, 1e-5), keys.count("moe_intermediate_size")
+    mixer = frame.attend(
+        frame.rotary(11158840.0), bias=keys.flag("attention_bias", False), norms=per_head(frame, norm.eps)
+    )
+    router = frame.sigmoid("num_experts", "num_local_experts")
+    router = replace(router, factor=keys.real("router_scaling_factor", default=2.826))
+    experts = frame.experts(router, d_expert, d_shared=keys.count("num_shared_experts", default=1) * d_expert)
+    return mixed(frame, sparse_layers(frame, 1), mixer, experts, norm)
+
+
+def kolibri1(keys: Keys) -> Spec:
+    """Norms on both sides, a shared expert in every layer, four windowed layers to each that sees all."""
+    frame = Frame.of(keys, max_seq_len=262144, kv_default=4, d_head_default=128)
+    norm, rotary, window = rms(frame), frame.rotary(), keys.count("sliding_window", default=513)
+    router = frame.softmax("num_local_experts", "num_experts", normalised=False)
+    second = frame.experts(
+        router, keys.count("moe_intermediate_size"), d_shared=keys.count("shared_expert_intermediate_size", least=0)
+    )
+
+    def layer(seen: int | None) -> Layer:
+        mixer = frame.attend(rotary, norms=per_head(frame, norm.eps), window=seen)
+        return (
+            sublayer("attention", mixer, norm_in=norm, norm_out=norm),
+            sublayer("feed_forward", second, norm_in=norm, norm_out=norm),
+        )
+
+    pattern = [window if (i + 1) % 5 else None for i in range(frame.n_layers)]
+    return frame.whole(by_kind(keys.windows(frame.n_layers, pattern, window), layer), norm, tied=False)
+
+
+def mellum(keys: Keys) -> Spec:
+    """JetBrains 2026: Qwen3's mixture with windows in some layers."""
+    frame = Frame.of(keys, max_seq_len=131072, kv_default=4, d_head_default=128)
+    norm, bias, window = rms(frame), keys.flag("attention_bias", False), keys.count("sliding_window", default=1024)
+    by_type = keys.rope_by_type()
+    wide = frame.rotary(500000.0, layer_type="full_attention" if by_type else None)
+    narrow = frame.rotary(10000.0, layer_type="sliding_attention" if by_type else None)
+    router = frame.softmax("num_local_experts", "num_experts", normalised=True)
+    experts = frame.experts(router, keys.count("moe_intermediate_size"), balance=0.001)
+    sparse = keys.kinds("mlp_layer_types", frame.n_layers, {"sparse": True, "dense": False}, [True] * frame.n_layers)
+    dense = None if all(sparse) else frame.dense()
+
+    def layer(kind: tuple[bool, int | None]) -> Layer:
+        mixer = frame.attend(narrow if kind[1] else wide, bias=bias, norms=per_head(frame, norm.eps), window=kind[1])
+        return pre_norm_layer(mixer, experts if kind[0] or dense is None else dense, norm)
+
+    windows = keys.windows(frame.n_layers, [None] * frame.n_layers, window)
+    return frame.whole(by_kind(list(zip(sparse, windows, strict=True)), layer), norm, tied=False)
 
 
 def dots1(keys: Keys) -> Spec:
