@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,9 @@ def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
     path = Path(path)
     if is_run(path) or is_step(path):
         return load_run(path, dtype)
-    if (path / "config.json").is_file():
+    if os.path.isfile(path / "config.json"):
         from plainformer.checkpoint.hub import load_hub
 
         return load_hub(path, dtype)
-    rule = "holds no model" if path.exists() else "there is no such folder"
-    raise refuse(str(path), "MODEL", rule, "give a run folder, a step in it, or a folder with a config.json")
+    rule = "holds no model" if os.path.exists(path) else "there is no such folder"
+    raise refuse("MODEL", str(path), rule, "give a run folder, a step in it, or a folder with a config.json")

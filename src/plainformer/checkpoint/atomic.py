@@ -51,18 +51,25 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     `path` may be absent or an empty folder. On any error, a full disk and Ctrl-C nothing stays, not even the parents
     that had to be made. After a `kill -9` the hidden folder beside is left; the next one takes its place.
+    Refused while another process fills the same one.
     """
-    part, made = beside(path), [parent for parent in path.parents if not parent.exists()]
+    ours = False
+    part, made = beside(path), [parent for parent in path.parents if not os.path.exists(parent)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove(part)
+        if part.exists():
+            with held(part):  # one that another process is filling is not what a killed one left
+                remove(part)
         part.mkdir()
-        yield part
-        settle(part)
-        os.rename(part, path)
+        ours = True
+        with held(part):
+            yield part
+            settle(part)
+            os.rename(part, path)
         on_disk(path.parent)
     except BaseException as error:
-        shutil.rmtree(part, ignore_errors=True)
+        if ours:
+            shutil.rmtree(part, ignore_errors=True)
         with suppress(OSError):  # what went wrong first is what is told
             for parent in made:
                 parent.rmdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def export(model: Transformer, folder: str | Path, tokenizer_json: Path | None =
     The folder appears whole or not at all. Raises PlainformerError: it is not empty, or no stock class holds the spec.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise refuse(str(folder), "exists", "an export goes into a new or empty folder")
     weights = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     dtype = next(iter(weights.values())).dtype
@@ -82,6 +83,7 @@ def export(model: Transformer, folder: str | Path, tokenizer_json: Path | None =
         save_file({name: t.contiguous() for name, t in theirs.items()}, part / WEIGHTS, metadata={"format": "pt"})
         dump(part / "config.json", config)
         dump(part / "generation_config.json", {"do_sample": True, "max_length": context})
+        (part / WEIGHTS).chmod((part / "config.json").stat().st_mode)  # safetensors gives it to its owner alone
         if tokenizer_json:
             (part / "tokenizer.json").write_bytes(tokenizer_json.read_bytes())
             said = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context}

@@ -10,6 +10,7 @@ not whole. No pickle is written or read.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -37,13 +38,14 @@ KEPT = 2
 
 def is_run(folder: str | Path) -> bool:
     """Whether a folder is a run: it says how it was started, and has checkpoints."""
-    return (Path(folder) / "run.json").is_file() and (Path(folder) / CHECKPOINTS).is_dir()
+    run = Path(folder)  # os.path says no of a name that cannot be, where pathlib raises
+    return os.path.isfile(run / "run.json") and os.path.isdir(run / CHECKPOINTS)
 
 
 def is_step(folder: str | Path) -> bool:
     """Whether a folder is one step's checkpoint, by its name and where it stands."""
     path = Path(folder).resolve()
-    return bool(STEP.fullmatch(path.name)) and path.parent.name == CHECKPOINTS and path.is_dir()
+    return bool(STEP.fullmatch(path.name)) and path.parent.name == CHECKPOINTS and os.path.isdir(path)
 
 
 def run_of(path: str | Path) -> Path:
@@ -149,6 +151,8 @@ def read_json(path: Path) -> Any:
         raise refuse(str(path), error.strerror, "this file cannot be read", "a run keeps it") from None
     except ValueError as error:
         raise refuse(str(path), str(error), "this file is damaged: it is no JSON") from None
+    except RecursionError:
+        raise refuse(str(path), "nested too deep", "this file is damaged: no run keeps such a one") from None
 
 
 def state_of(step: Path) -> dict[str, Any]:

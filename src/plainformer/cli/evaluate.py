@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from plainformer.cli.trained import trained
+from plainformer.cli.trained import trained, wait_asleep
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    wait_asleep()
     model, tokenizer = trained(args.model)
 
     from plainformer.text import token_bytes, write_tokens

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from plainformer.cli.trained import wait_asleep
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a run, a step's folder in it")
@@ -13,6 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    wait_asleep()
     from plainformer.checkpoint import load
     from plainformer.checkpoint.hub import export
     from plainformer.checkpoint.runs import tokenizer_file

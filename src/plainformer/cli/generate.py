@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
+from unicodedata import category
 
-from plainformer.cli.trained import trained
+from plainformer.cli.trained import trained, wait_asleep
 from plainformer.faults import Fault, PlainformerError, refuse
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Written:
 
 
 def run(args: argparse.Namespace) -> int:
+    wait_asleep()
     check(args)
     prompts = list(prompts_of(args))
     model, tokenizer = trained(args.model)
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         for one in write(model, tokenizer, some, sampling, args, stream=len(asked) == 1 and not args.json):
             written.append(one)
             if len(asked) > 1 and not args.json:
-                print(f"{heading(one.asked, args)}\n{one.asked.prompt}{one.text}", flush=True)
+                print(f"{heading(one.asked, args)}\n{shown(one.asked.prompt + one.text)}", flush=True)
     seconds = perf_counter() - started
     n_new = sum(len(one.row.new) for one in written)
     if args.json:
@@ -103,10 +105,23 @@ def run(args: argparse.Namespace) -> int:
             for one in written
         ]
         said = {"seed": sampling.seed, "rows": rows, "tokens_per_second": n_new / max(seconds, 1e-9)}
-        print(json.dumps(said, ensure_ascii=False))
+        print(json.dumps(said))  # ASCII alone: the same text in every encoding, and nothing a terminal obeys
     else:
         tell(f"{n_new:,} tokens in {seconds:.2f} s: {n_new / max(seconds, 1e-9):,.0f} tokens/s")
     return 0
+
+
+def shown(text: str) -> str:
+    """The text itself; on a terminal with pictures for what it would obey: colours, titles, the cursor, direction."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(c if c in "\n\t" or category(c) not in ("Cc", "Cf") or c == "\u200d" else seen(c) for c in text)
+
+
+def seen(character: str) -> str:
+    """A control character by its picture or its number."""
+    code = ord(character)
+    return chr(0x2400 + code) if code < 32 else f"<U+{code:04X}>"
 
 
 def tell(line: str) -> None:
@@ -237,11 +252,11 @@ def write(
     )
     texts = [""] * len(asked)
     if stream:
-        print(asked[0].prompt, end="", flush=True)
+        print(shown(asked[0].prompt), end="", flush=True)
     for row, piece in pieces(decoding, tokenizer, args.stop):
         texts[row] += piece
         if stream:
-            print(piece, end="", flush=True)
+            print(shown(piece), end="", flush=True)
     if stream:
         print()
     return list(map(Written, asked, decoding.rows, texts))

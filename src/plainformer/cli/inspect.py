@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plainformer.cli.model_argument import resolve
-from plainformer.cli.trained import has_weights, trained
+from plainformer.cli.trained import has_weights, trained, wait_asleep
 from plainformer.faults import refuse
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.svg is not None and (not args.svg or Path(args.svg).is_dir()):
+        raise refuse("--svg", args.svg, "is no name for a file", "--svg attention.svg")
+    wait_asleep()
     model, tokens, texts, n_tokens = opened(args.model, args.prompt)
     from plainformer.probing import attention_maps, causality, log2_odds
 
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             "uses_positions": verdict.uses_positions,
             "attention": {place: weights_HTT.tolist() for place, weights_HTT in maps.items()},
         }
-        print(json.dumps(facts, ensure_ascii=False))
+        print(json.dumps(facts))
         return 0
     draw_table(texts, bits)
     known = [b for b in bits if b is not None]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import shlex
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plainformer.cli.trained import wait_asleep
 from plainformer.faults import refuse
 
 if TYPE_CHECKING:
@@ -61,8 +62,11 @@ def run(args: argparse.Namespace) -> int:
     if args.out is None and not args.plan:
         raise refuse("--out", None, "a run needs a folder", "--out RUN")
 
-    # A thread that waits for another sleeps: spinning, two threads on a busy machine took ten times as long as one.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is loaded
+    if args.plan and args.resume:
+        raise refuse("--plan", "--resume", "a plan is of a new run", "leave one of the two out")
+    if args.plan and args.minutes is not None and args.steps is None:
+        raise refuse("--minutes", args.minutes, "is measured when a run starts: no plan can tell", "give --steps")
+    wait_asleep()
 
     from plainformer.checkpoint import is_run
     from plainformer.training import carry_on, check_resume, plan, start
@@ -118,7 +122,7 @@ def tell(out: str, outcome: Outcome, as_json: bool) -> int:
         for line in table(facts):
             print(line)
     words = {
-        "done": f"done: plainformer generate {out}",
+        "done": f"done: plainformer generate {shlex.quote(out)}",
         "nothing to do": f"nothing to do: {out} has all its {settings.steps:,} steps",
         "stopped": f"stopped by {outcome.cause} after step {outcome.step:,}, saved in {outcome.saved}; "
         "go on with --resume",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,16 @@ if TYPE_CHECKING:
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "checkpoints")
 
 
+def wait_asleep() -> None:
+    """A thread that waits for another sleeps: spinning, two threads on a busy machine took ten times as long as one.
+
+    Read once, when torch is loaded: to be called before that."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def has_weights(text: str) -> bool:
     """Whether weights may lie at this path: `load` then says what is wrong with them, if anything is."""
-    return any((Path(text) / name).exists() for name in WEIGHTS)
+    return any(os.path.exists(Path(text) / name) for name in WEIGHTS)
 
 
 def trained(text: str) -> tuple[Transformer, Tokenizer]:

@@ -140,7 +140,7 @@ class Tokenizer:
             raise unreadable(path, error) from None
         except PlainformerError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise refuse(str(path), str(error), "this is no tokenizer.json", "is the file whole?") from None
 
     def _piece(self, token: int) -> bytes:

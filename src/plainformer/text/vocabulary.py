@@ -25,6 +25,9 @@ from plainformer.text.tokenizers import Tokenizer, byte_names, file_text, from_f
 _N_CODE_POINTS = 0x110000
 
 
+MOST = 1_000_000  # tokens of a vocabulary
+
+
 def train_tokenizer(kind: str, files: Paths, notice: Notice | None = None) -> Tokenizer:
     """A tokenizer for the text of `files`, read as a stream.
 
@@ -50,6 +53,8 @@ def check_kind(kind: str) -> int:
         raise refuse("tokenizer", kind, "must be characters, bytes or bpe:N", f"did you mean {meant}?" if meant else "")
     if not (count.isascii() and count.isdigit()):
         raise refuse("tokenizer", kind, "bpe needs the size of its vocabulary", "write it as bpe:1024")
+    if len(count) > len(str(MOST)) or int(count) > MOST:  # the library takes room for N at once, and aborts
+        raise refuse("tokenizer", kind, f"N must be at most {MOST:,}", "published vocabularies hold up to 262,144")
     if int(count) < 257:
         raise refuse("tokenizer", kind, "N must be at least 257: 256 bytes and one merge", "or use bytes")
     return int(count)

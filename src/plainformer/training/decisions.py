@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
-from plainformer.faults import Fault, PlainformerError
+from plainformer.faults import Fault, PlainformerError, refuse
+from plainformer.ledger import Ledger
 from plainformer.presets import presets
+from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import check_lengths
 from plainformer.training.recipe import DTYPES, OF_PRESET, RECIPES, Recipe, Settings
@@ -38,6 +40,7 @@ DECISIONS = (
     ),
 )
 COUNTS = ("d_model", "n_layers", "n_heads", "context", "batch_size", "micro_batch", "steps", "eval_every", "save_every")
+MOST_LAYERS = 10_000
 PRESET, TOKENIZER, VALIDATION = "small", "characters", 0.1
 
 
@@ -68,6 +71,8 @@ def check_asked(asked: Asked) -> None:
     for name, known in (("optimizer", tuple(RECIPES)), ("dtype", DTYPES)):
         if name in asked:
             hold(name, asked[name] in known, f"must be one of {', '.join(known)}")
+    if asked.get("n_layers", 1) > MOST_LAYERS:
+        hold("n_layers", False, f"must be at most {MOST_LAYERS:,}")
     if "validation" in asked:
         hold("validation", 0 <= asked["validation"] < 1, "must be at least 0 and below 1")
     if "minutes" in asked and "steps" in asked:
@@ -101,7 +106,7 @@ def check_text(text: Text, context: int) -> None:
     try:
         check_lengths(context, text.n_train, text.n_validation or None)
     except PlainformerError as refused:
-        parts = [n for n in (text.n_train, text.n_validation) if n or not text.n_validation]
+        parts = [text.n_train, text.n_validation] if text.n_validation else [text.n_train]
         fits = min(parts) - 1
         hints = [f"--context {fits}"] if fits >= 1 else []
         hints += ["--validation 0"] if text.n_train > context else []
@@ -149,6 +154,29 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
         eval_every=asked.get("eval_every", -(-n_steps // 4)),
         save_every=asked.get("save_every", -(-n_steps // 10)),
     )
+
+
+def check_memory(spec: Spec, settings: Settings, memory: int | None = None) -> None:
+    """Refuse what this machine cannot hold: a bound from below, by far. `memory`: another machine's, in bytes."""
+    total = memory or installed_memory()
+    n_parameters, tokens = Ledger.of(spec).total, settings.micro_batch * settings.context
+    needs = [  # bytes, flag, value
+        (16 * n_parameters, "--d-model and --n-layers", f"{n_parameters:,} parameters"),  # gradients, two averages
+        (16 * settings.batch_size * (settings.context + 1), "--batch-size", settings.batch_size),  # int64: x and y
+        (4 * tokens * (spec.vocab_size + len(spec.main.layers) * spec.d_model), "--micro-batch", settings.micro_batch),
+    ]
+    if total is not None and sum(need for need, _, _ in needs) > total:
+        most, name, value = max(needs, key=lambda need: need[0])
+        rule = f"at least {short(most, 'B')} of memory are needed and this machine has {short(total, 'B')}"
+        raise refuse(name, value, rule, "make it smaller")
+
+
+def installed_memory() -> int | None:
+    """Bytes of memory in this machine; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int]) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from plainformer.training.decisions import (
     Asked,
     Text,
     check_asked,
+    check_memory,
     check_text,
     decide,
     differences,
@@ -60,7 +62,7 @@ def check_out(out: Path) -> None:
     """Refuse a folder that holds anything."""
     if is_run(out):
         raise refuse("--out", str(out), "holds another run", "go on with it by --resume, or name a new folder")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if os.path.exists(out) and (not out.is_dir() or any(out.iterdir())):
         raise refuse("--out", str(out), "is there and holds something else", "name a new folder")
 
 
@@ -114,6 +116,7 @@ def start(
         spec = spec_for(asked, text.vocab_size)
         check_text(text, spec.max_seq_len)
         settings = decide(asked, text, spec)
+        check_memory(spec, settings)
         if "minutes" in asked:
             n_steps = steps_in(asked["minutes"] * 60, spec, settings, TokenFile.open(part / TOKENS), begun)
             settings = decide(asked, text, spec, n_steps)
@@ -168,6 +171,9 @@ def check_resume(run: Path, files: Sequence[str | Path], asked: Asked) -> None:
     Says so where the machine is of another kind: the weights are then the same to 1e-5, not to the bit.
     """
     settings, kept = settings_of(run), read_json(run / "run.json")
+    for key, kind in (("asked", dict), ("machine", dict), ("text", list)):
+        if not isinstance(kept.get(key), kind):
+            raise refuse(f"{run / 'run.json'}: {key}", kept.get(key), "is damaged: it cannot be compared")
     spec, wanted = spec_of(run), kept["asked"]
     sizes = {ours: size_of(spec, ours) for ours in SIZES}
     faults = differences(asked, wanted, settings, sizes)
