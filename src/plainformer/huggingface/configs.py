@@ -83,7 +83,7 @@ def unknown(model_type: object, where: str, family: str | None = None) -> Fault:
         rule = "is missing, and no class is named: nothing says which family this is"
         return Fault(f"{where}: model_type", None, rule, "--family NAME says it")
     at = f"{where}: model_type" if family is None else "--family"
-    if model_type in UNREAD:
+    if str(model_type) in UNREAD:
         return Fault(at, model_type, f"cannot be sized: {UNREAD[str(model_type)]}")
     from difflib import get_close_matches
 

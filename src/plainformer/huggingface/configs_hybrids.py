@@ -185,16 +185,8 @@ def qwen_seconds(text: Keys, d_model: int, n_layers: int, sparse: bool) -> list[
 def attends(text: Keys, n_layers: int) -> list[bool]:
     """By layer_types; else the last of every full_attention_interval layers."""
     every = text.count("full_attention_interval", default=4)
-    types = text.get("layer_types")
-    if types is None:
-        return [(i + 1) % every == 0 for i in range(n_layers)]
-    known = {"full_attention": True, "linear_attention": False}
-    if not isinstance(types, list) or len(types) != n_layers:
-        text.fault("layer_types", types, f"must be a list with one word for each of the {n_layers} layers")
-        return [True]
-    for word in sorted({str(word) for word in types} - known.keys()):
-        text.fault("layer_types", word, "is not known here", f"known: {', '.join(known)}")
-    return [known.get(str(word), True) for word in types]
+    default = [(i + 1) % every == 0 for i in range(n_layers)]
+    return list(text.kinds("layer_types", n_layers, {"full_attention": True, "linear_attention": False}, default))
 
 
 def qwen3_vl(keys: Keys) -> Spec:

@@ -325,9 +325,12 @@ def exaone_windows(frame: Frame) -> tuple[Windows, bool]:
     keys, n_layers = frame.keys, frame.n_layers
     window = keys.optional("sliding_window") if "sliding_window" in keys.config else 4096
     said = keys.get("sliding_window_pattern")
-    every = keys.count("sliding_window_pattern", default=4) if not isinstance(said, str) else len(said)
-    letters = said if isinstance(said, str) and said else "L" * (every - 1) + "G"
-    pattern = [None if letters[i % len(letters)] == "G" or i == n_layers - 1 else window for i in range(n_layers)]
+    if isinstance(said, str) and said:  # a letter a layer, over and over: G sees all
+        sees_all = [said[i % len(said)] == "G" for i in range(n_layers)]
+    else:
+        every = keys.count("sliding_window_pattern", default=4)
+        sees_all = [(i + 1) % every == 0 for i in range(n_layers)]
+    pattern = [None if here or i == n_layers - 1 else window for i, here in enumerate(sees_all)]
     return keys.windows(n_layers, pattern, window), window is not None
 
 

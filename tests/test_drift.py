@@ -1,0 +1,52 @@
+"""What the installed transformers builds, and what is said of it: a reading is exact or a refusal, never wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import drift
+from plainformer.huggingface.configs_table import READERS, UNREAD
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.no_shape_names  # no arrays of ours here
+
+FEW = ("falcon", "gptj", "starcoder2", "cohere2", "granitemoehybrid", "jamba", "lfm2", "glm4_moe", "ernie4_5_moe")
+FEW += ("electra", "mbart", "deepseek_v3")
+KEPT = Path(__file__).parent.parent / "docs" / "measured" / "drift.json"
+PICTURES = {"vit", "qwen3_vl", "qwen3_vl_text", "emu3_text_model", "qwen3_moe"}
+
+
+@pytest.mark.parametrize("model_type", FEW)
+def test_what_is_built_is_what_is_said(model_type: str) -> None:
+    found = drift.answers(model_type, 2)
+    assert [answer for answer in found if answer.verdict == "wrong"] == []
+    assert drift.verdict(found) == "exact"
+
+
+@pytest.mark.proof
+def test_no_text_model_of_transformers_is_said_wrong() -> None:
+    """Every type: exact, or refused by name. The share that is answered only grows."""
+    found = {model_type: drift.answers(model_type) for model_type in sorted(drift.text_types())}
+    wrong = [answer for answers in found.values() for answer in answers if answer.verdict == "wrong"]
+    assert wrong == []
+    verdicts = Counter(drift.verdict(answers) for answers in found.values())
+    print(f"{verdicts['exact']} of {len(found)} text model types are answered exactly")
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
+    assert verdicts["exact"] >= next(row["types"] for row in kept if row["verdict"] == "exact")
+
+
+def test_no_family_is_both_read_and_refused() -> None:
+    assert not READERS.keys() & UNREAD.keys()
+
+
+@pytest.mark.proof
+def test_every_reader_is_held_to_a_class_of_transformers() -> None:
+    """Pictures' own types, and texts inside a wrapper, are held elsewhere: in test_sizes and by STRANGERS."""
+    exact = {model_type for model_type in drift.text_types() if drift.verdict(drift.answers(model_type)) == "exact"}
+    alone = READERS.keys() - exact - PICTURES
+    assert alone <= {"gemma3", "gemma4", "gemma4_text"}  # their default towers and tables are refused
