@@ -1,4 +1,4 @@
-"""L2, gradients: the model's are the slopes of the reference's loss, for every tiny family, a few weights of each array.
+"""L2, gradients: the model's are the slopes of the reference's loss, for every tiny family and array of weights.
 
 B rows, T positions, V vocabulary.
 """
