@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
+from plainformer.checkpoint import hub
 from plainformer.checkpoint.atomic import folder_beside
+from plainformer.cli import evaluate as command
 from plainformer.cli import generate, main
 from plainformer.faults import PlainformerError
 from plainformer.presets import presets
-from plainformer.training import decisions
+from plainformer.training import decisions, evaluation
 from runs import SHORT, tiny_run, write_text
 
 Refused = Callable[..., str]
@@ -166,3 +169,25 @@ def test_threads_that_wait_sleep(run: Path, tmp_path: Path, command: str, monkey
     assert main([command, *map(str, words)]) == 0
     assert os.environ["OMP_WAIT_POLICY"] == "passive"
     monkeypatch.delenv("OMP_WAIT_POLICY")
+
+
+def test_an_export_to_a_full_disk_says_so_and_leaves_nothing(
+    refused: Refused, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(hub, "save_file", full)
+    assert "the disk is full" in refused("export", run, tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_evaluation_that_takes_long_says_how_far_it_is(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "EVERY", 0.0)
+    monkeypatch.setattr(evaluation, "AT_ONCE", 64)
+    assert main(["eval", str(run), str(run.parent / "text.txt"), "--json"]) == 0
+    said = capsys.readouterr()
+    assert "64 of 2," in said.err
+    assert len(said.out.splitlines()) == 1

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from plainformer.checkpoint.atomic import folder_beside
+from plainformer.checkpoint.atomic import folder_beside, unwritable
 from plainformer.checkpoint.runs import tensors_in
 from plainformer.conventions import untie
 from plainformer.faults import refuse
@@ -80,7 +81,10 @@ def export(model: Transformer, folder: str | Path, tokenizer_json: Path | None =
     theirs = to_theirs(config["model_type"], model.spec, weights, torch)
     context = model.spec.max_seq_len
     with folder_beside(folder) as part:
-        save_file({name: t.contiguous() for name, t in theirs.items()}, part / WEIGHTS, metadata={"format": "pt"})
+        try:
+            save_file({name: t.contiguous() for name, t in theirs.items()}, part / WEIGHTS, metadata={"format": "pt"})
+        except SafetensorError as error:  # what the system says reaches us in its words
+            raise unwritable(folder, error) from None
         dump(part / "config.json", config)
         dump(part / "generation_config.json", {"do_sample": True, "max_length": context})
         (part / WEIGHTS).chmod((part / "config.json").stat().st_mode)  # safetensors gives it to its owner alone

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from plainformer.cli.trained import trained, wait_asleep
+
+EVERY = 5.0  # seconds between lines that say how far it is
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +27,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one object")
 
 
+def teller(n_targets: int) -> Callable[[int], None]:
+    """Says on stderr, now and then, how many targets are scored and how long the rest will take."""
+    from plainformer.training.progress import clock
+
+    begun = said = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= EVERY and done < n_targets:
+            said = now
+            left = (now - begun) / done * (n_targets - done)
+            print(f"{done:,} of {n_targets:,} tokens  {clock(left)} left", file=sys.stderr, flush=True)
+
+    return tell
+
+
 def run(args: argparse.Namespace) -> int:
     wait_asleep()
     model, tokenizer = trained(args.model)
@@ -33,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     with TemporaryDirectory() as folder:
         notice = lambda words: print(f"plainformer: {words}", file=sys.stderr)  # noqa: E731
         tokens_N = write_tokens(args.text, tokenizer, Path(folder) / "tokens.bin", notice=notice).tokens
-        found = evaluate(model, tokens_N, token_bytes(tokenizer), stride=args.stride)
+        told = teller(len(tokens_N) - 1)
+        found = evaluate(model, tokens_N, token_bytes(tokenizer), stride=args.stride, progress=told)
     assert found is not None  # nothing interrupts it
     if args.json:
         print(json.dumps(found.to_json()))

@@ -71,13 +71,14 @@ def evaluate(
     context: int | None = None,
     stride: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation | None:
     """Score the text in side-by-side blocks of `context` targets, or in blocks that start every `stride` tokens.
 
     context: None: the model's. stride: None: context. Each token but the first is scored once, in its last block's
     place with the most past before it; every block is read from an empty state. length_V: bytes of each token of the
     tokenizer (text.token_bytes); rows of the head beyond it are never scored. Refuses fewer than 2 tokens. `go_on` is
-    asked before each pass: False gives it up, and the answer is None.
+    asked before each pass: False gives it up, and the answer is None; `progress` is told of the targets scored so far.
     """
     context = model.spec.max_seq_len if context is None else min(context, model.spec.max_seq_len)
     nats, n_targets, n_bytes = 0.0, 0, 0
@@ -87,6 +88,7 @@ def evaluate(
         nats += scored(model, x_BT, y_BT, first, len(length_V))
         n_targets += y_BT[:, first:].size
         n_bytes += int(length_V[y_BT[:, first:]].sum())
+        progress(n_targets)
     return Evaluation(nats, n_targets, n_bytes, context, stride or context)
 
 
