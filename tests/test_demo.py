@@ -109,7 +109,7 @@ def test_what_goes_wrong_ends_the_act_with_its_status(
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "sample.txt").write_text("as written", encoding="utf-8")
     monkeypatch.setattr(demo, "main", pretended)
-    assert demo.act_two(text, tmp_path / "run", 1.0) == 130
+    assert demo.act_two(text, tmp_path / "run", ("--steps", "1")) == 130
     assert given_[-1] == failing
 
 

@@ -348,6 +348,8 @@ def _(part: Spec) -> Faults:
     if part.decoder is None and part.encoder is None:
         yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
         return
+    if not isinstance(part.towers, tuple) or not all(isinstance(tower, Tower) for tower in part.towers):
+        yield Fault("towers", part.towers, "must be towers")
     for name, holder in (("embedding", part.embedding), ("encoder", part.encoder), ("decoder", part.decoder)):
         table = holder.positions if holder else None
         if isinstance(table, Table) and table.n_rows < part.max_seq_len + table.offset:

@@ -184,8 +184,12 @@ def recipe_of(name: str, recipes: dict[str, Recipe]) -> Recipe:
     if name not in recipes:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, recipes, n=3, cutoff=0.4) or sorted(recipes)
-        raise refuse("preset", name, "there is no such preset", f"did you mean {' or '.join(near)}?")
+        if name in PUBLISHED:
+            hint = f"to train: {', '.join(recipes)}"
+            raise refuse("preset", name, "is published, with a vocabulary of its own", hint)
+        near = get_close_matches(name, recipes, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else "plainformer.presets lists them"
+        raise refuse("preset", name, "there is no such preset", hint)
     return recipes[name]
 
 

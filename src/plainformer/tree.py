@@ -68,8 +68,8 @@ def from_json(data: Any, where: str = "spec.json") -> Any:
     if not isinstance(data, dict):
         return data
     name = data.get("is")
-    if name not in PARTS:
-        raise refuse(f"{where}.is", name, "no such part", f"one of {', '.join(sorted(PARTS))}")
+    if not isinstance(name, str) or name not in PARTS:
+        raise refuse(f"{where}.is", name, "there is no such part")
     if name == "Spec" and data.get("version") != VERSION:
         raise refuse(f"{where}.version", data.get("version"), f"this plainformer reads version {VERSION}")
     inner = {key: from_json(value, f"{where}.{key}") for key, value in data.items() if key not in ("is", "version")}
@@ -78,5 +78,5 @@ def from_json(data: Any, where: str = "spec.json") -> Any:
         raise refuse(f"{where}.{unknown[0]}", data[unknown[0]], f"{name} has no such field")
     try:
         return PARTS[name](**inner)
-    except TypeError as missing:
-        raise refuse(where, name, f"a field is missing: {missing}") from None
+    except (AttributeError, TypeError) as misfit:  # a field is missing, or holds what has no fields
+        raise refuse(where, name, f"cannot be made of what stands here: {misfit}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -27,8 +28,12 @@ EXTRAS = {"torch": "torch", "tokenizers": "torch", "matplotlib": "plots", "huggi
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. 0: done; 1: our fault; 2: the request cannot be; 3: stopped on a bad loss; 130: by the user."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        return say("there is nowhere to write to: stdout is closed", 2)
     parser, module = parser_for(words)
-    args = parser.parse_args(words)  # leaves with 2, and lines of its own, on arguments that cannot be
+    args = parsed(parser, words)
+    if isinstance(args, str):
+        return say(args, 2)
     if args.version:
         print(f"plainformer {version()}")
         return 0
@@ -49,11 +54,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as fault:
         if args.traceback:
             raise
+        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF):
+            nowhere = os.open(os.devnull, os.O_WRONLY)  # what is still held back must not fail again at the end
+            os.dup2(nowhere, sys.stdout.fileno())
+            return say(f"what was asked cannot be written: {fault.strerror}", 2)
         missing = (fault.name or "").partition(".")[0] if isinstance(fault, ImportError) else ""
         if missing in EXTRAS:
             return say(f"this needs {missing}: pip install 'plainformer[{EXTRAS[missing]}]'", 2)
         kind = type(fault).__name__
         return say(f"our fault, not yours: {kind}: {fault} (--traceback shows where)", 1)
+
+
+def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace | str:
+    """The arguments; where argparse refuses them, its reason in one line, without its page of usage."""
+    import io
+    from contextlib import redirect_stderr
+
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return parser.parse_args(words)
+    except SystemExit as stop:
+        if not stop.code:
+            raise  # --help has been given
+        command = next((word for word in words if word in COMMANDS), "")
+        _, _, reason = said.getvalue().partition("error: ")
+        return f"{' '.join(reason.split())} ({' '.join(('plainformer', command)).strip()} --help)"
 
 
 def parser_for(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:

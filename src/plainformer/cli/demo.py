@@ -21,7 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="RUN", default="demo", help="the run's folder; RUN-2 ... if it is there (demo)"
     )
-    parser.add_argument("--minutes", type=float, default=1.0, metavar="M", help="how long to train (1)")
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--steps", type=int, default=300, metavar="N", help="how many steps to train (300)")
+    how_long.add_argument("--minutes", type=float, metavar="M", help="as many steps as fit into this time")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +32,11 @@ def run(args: argparse.Namespace) -> int:
     status = act_one() if args.act != "two" else 0
     if status == 0 and args.act != "one":
         out = free(args.out)
-        status = act_two(Path(args.text) if args.text else documentation(beside(out)), out, args.minutes)
+        how_long = ("--steps", str(args.steps)) if args.minutes is None else ("--minutes", f"{args.minutes:g}")
+        text = Path(args.text) if args.text else documentation(beside(out))
+        status = act_two(text, out, how_long)
+        if status and not args.text:
+            text.unlink(missing_ok=True)
     return status
 
 
@@ -54,19 +60,24 @@ def act_one() -> int:
     return status
 
 
-def act_two(text: Path, out: Path, minutes: float) -> int:
+def act_two(text: Path, out: Path, how_long: tuple[str, str]) -> int:
     """Train on real text; then what it wrote before and after, its loss, its sheet, where it looks."""
-    if status := typed("train", str(text), "--out", str(out), "--minutes", f"{minutes:g}"):
+    from plainformer.cli.generate import shown
+
+    if status := typed("train", str(text), "--out", str(out), *how_long):
         return status
     title(f"{out / 'sample.txt'}: from the same start, before training and after")
-    print((out / "sample.txt").read_text(encoding="utf-8").strip(), flush=True)
+    print(shown((out / "sample.txt").read_text(encoding="utf-8").strip()), flush=True)
     title(f"{out / 'loss.svg'}: nats a token, step by step")
     print("\n".join(loss(out)), flush=True)
     prompt = beginning(text)
     status = typed("generate", str(out), "--prompt", prompt, "--max-new-tokens", "100", "--seed", "1")
     status = status or typed("size", str(out))
     status = status or typed("inspect", str(out), "--prompt", prompt, "--svg", str(out / "attention.svg"))
-    ways = [f"plainformer train {shlex.quote(str(text))} --out longer", f"plainformer generate {out} --temperature 0.5"]
+    ways = [
+        f"plainformer train {shlex.quote(str(text))} --out longer",
+        f"plainformer generate {shlex.quote(str(out))} --temperature 0.5",
+    ]
     print("\nGo on with:", *ways, sep="\n  ", file=sys.stderr)
     return status
 
@@ -95,7 +106,10 @@ def documentation(to: Path) -> Path:
         from pydoc_data.topics import topics
     except ImportError:
         raise refuse("--text", None, "this Python comes without its documentation", "give a text of yours") from None
-    to.write_text("\n\n".join(topics[name] for name in sorted(topics)), encoding="utf-8")
+    try:
+        to.write_text("\n\n".join(topics[name] for name in sorted(topics)), encoding="utf-8")
+    except OSError as error:
+        raise refuse("--out", str(to), f"cannot be written: {error.strerror}") from None
     return to
 
 
@@ -107,7 +121,10 @@ def beside(out: Path) -> Path:
 def free(out: str) -> Path:
     """The folder, or the first of its name with a number that is not there: a demo overwrites nothing."""
     path, n = Path(out), 1
-    while path.exists() or beside(path).exists():
-        n += 1
-        path = Path(f"{out}-{n}")
+    try:
+        while path.exists() or beside(path).exists():
+            n += 1
+            path = Path(f"{out}-{n}")
+    except (OSError, ValueError) as error:
+        raise refuse("--out", out, f"cannot be a folder: {error}") from None
     return path

@@ -105,4 +105,6 @@ def read_file(path: str | Path, family: str | None = None) -> Reading:
         raise refuse(str(path), error.strerror, "cannot be read") from None
     except ValueError as error:  # bad UTF-8 and bad JSON alike
         raise refuse(str(path), str(error), "is not JSON") from None
+    except RecursionError:
+        raise refuse(str(path), "...", "is nested too deep to be a config") from None
     return read(config, str(path), family)
