@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
+from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 import drift
+from plainformer.faults import PlainformerError
+from plainformer.huggingface import read
 from plainformer.huggingface.configs_table import READERS, UNREAD
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -38,6 +43,27 @@ def test_no_text_model_of_transformers_is_said_wrong() -> None:
     print(f"{verdicts['exact']} of {len(found)} text model types are answered exactly")
     kept = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
     assert verdicts["exact"] >= next(row["types"] for row in kept if row["verdict"] == "exact")
+
+
+JUNK = (-1, 0, 1, 7, 2**40, -(2**70), 0.5, 1e300, "", "x", [], [1], [[]], {}, {"rope_type": []}, True, None)
+BESIDE = ["architectures", "head_dim", "id2label", "layer_types", "quantization_config", "rope_parameters"]
+
+
+def test_any_value_under_any_key_is_read_or_refused() -> None:
+    """The default config of every text type with a reader, one to three of its values made junk."""
+    for model_type in sorted(READERS.keys() & drift.text_types().keys()):
+        draw = random.Random(model_type)
+        try:
+            default = drift.saved(drift.of_type(model_type, {}), drift.text_types()[model_type][0])
+        except Exception:  # a config that needs keys
+            continue
+        for _ in range(8):
+            config = deepcopy(default)
+            holder = config.get("text_config", config) if draw.random() < 0.5 else config
+            for key in draw.sample([*sorted(holder), *BESIDE], draw.choice((1, 1, 2, 3))):
+                holder[key] = deepcopy(draw.choice(JUNK))
+            with suppress(PlainformerError):
+                read(config)
 
 
 def test_no_family_is_both_read_and_refused() -> None:

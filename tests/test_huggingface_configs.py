@@ -55,22 +55,12 @@ def test_a_published_model_has_its_exact_parameters(name: str) -> None:
     assert (ledger.total, ledger.active) == (total, active or total)
 
 
-def test_every_family_has_a_published_model_among_these() -> None:
+def test_every_family_that_runs_has_a_published_model_among_these() -> None:
+    """And those that only answer for their sizes: test_sizes has their cases, test_drift their classes."""
     kinds = {config["model_type"] for _, _, config in PUBLISHED.values()}
     kinds |= {config.get("text_config", {}).get("model_type", "gemma3_text") for _, _, config in PUBLISHED.values()}
-    assert kinds == READERS.keys()
-
-
-def test_every_shared_case_with_a_reader_is_exact(cases: Path) -> None:
-    seen = 0
-    for path in sorted((cases / "cases" / "size").glob("*.json")):
-        case = json.loads(path.read_text(encoding="utf-8"))
-        if case.get("config", {}).get("model_type") in READERS:
-            seen += 1
-            ledger, truth = Ledger.of(read(case["config"]).spec), case["truth"]
-            assert (path.name, ledger.total) == (path.name, truth["total"])
-            assert (path.name, ledger.active) == (path.name, truth.get("active") or truth["total"])
-    assert seen >= 57
+    assert kinds == STRANGERS.keys() | TWINS.keys()
+    assert kinds <= READERS.keys()
 
 
 def test_the_hand_made_configs_are_counted_or_refused(cases: Path) -> None:
@@ -103,10 +93,6 @@ def test_random_switches_give_what_a_stranger_builds(model_type: str) -> None:
         config = tiny(model_type, draw)
         theirs = sum(prod(shape) for shape in built_elsewhere(class_name, config))
         assert (Ledger.of(read(config).spec).total, config) == (theirs, config)
-
-
-def test_each_family_is_held_to_a_stranger() -> None:
-    assert STRANGERS.keys() == READERS.keys() - TWINS.keys()
 
 
 # --- the rules of a file ----------------------------------------------------------------------------------------------
@@ -178,8 +164,8 @@ def test_a_base_class_has_no_head_and_says_so() -> None:
     assert bare.spec.head is None
     assert Ledger.of(bare.spec).total == 8_030_261_248 - 128256 * 4096
     assert "LlamaModel is a base class: it has no head over the vocabulary." in bare.notes
-    other = read(config | {"architectures": ["LlamaForSequenceClassification"]})
-    assert "LlamaForSequenceClassification has a head of its own kind, which is not counted." in other.notes
+    other = read(config | {"architectures": ["LlamaForDepthEstimation"]})
+    assert "LlamaForDepthEstimation has a head of its own kind, which is not counted." in other.notes
 
 
 def test_a_wrapper_is_its_text_and_its_tower() -> None:
@@ -291,7 +277,7 @@ BESIDE = [
 BESIDE += ["quantization_config", "hidden_act", "rms_norm_eps", "partial_rotary_factor", "text_config", "vision_config"]
 
 
-@pytest.mark.parametrize("model_type", READERS)
+@pytest.mark.parametrize("model_type", [*STRANGERS, *TWINS])
 def test_any_value_is_read_or_refused_never_a_crash(model_type: str) -> None:
     text = tiny(TWINS.get(model_type, model_type), random.Random(model_type))
     draw = random.Random(model_type)

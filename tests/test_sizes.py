@@ -128,6 +128,43 @@ def test_a_family_that_cannot_be_sized_says_why() -> None:
             read({"model_type": model_type})
 
 
+@pytest.mark.parametrize(
+    ("class_name", "name", "more"),
+    [
+        ("LlamaForSequenceClassification", "llama", {"num_labels": 5}),
+        ("LlamaForTokenClassification", "llama", {"id2label": {str(i): "x" for i in range(3)}}),
+        ("LlamaForQuestionAnswering", "llama", {}),
+        ("BertForSequenceClassification", "bert", {"num_labels": 3}),
+        ("BertForTokenClassification", "bert", {}),
+        ("BertForMultipleChoice", "bert", {}),
+        ("BertForNextSentencePrediction", "bert", {}),
+        ("BertModel", "bert", {}),
+        ("AlbertForSequenceClassification", "albert", {}),
+        ("RobertaForSequenceClassification", "roberta", {}),
+        ("ElectraForSequenceClassification", "electra", {}),
+        ("DistilBertForSequenceClassification", "distilbert", {}),
+        ("MPNetForSequenceClassification", "mpnet", {}),
+        ("DebertaV2ForSequenceClassification", "deberta-v2", {}),
+        ("ModernBertForMaskedLM", "modernbert", {}),
+        ("GPT2ForSequenceClassification", "gpt2", {}),
+        ("ViTForImageClassification", "vit", {"patch_size": 8, "image_size": 32, "num_labels": 7}),
+        ("ViTModel", "vit", {"patch_size": 8, "image_size": 32}),
+    ],
+)
+def test_a_class_that_answers_has_its_own_head(class_name: str, name: str, more: dict[str, Any]) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("torch", reason="torch is not installed")
+    config = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    config |= {"vocab_size": 61, "model_type": name, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | more
+    if name == "distilbert":
+        config |= {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 40}
+    if name == "gpt2":
+        config = {"model_type": name, "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 61}
+    keys = {key: value for key, value in config.items() if key != "model_type"}
+    theirs = drift.built(class_name, drift.of_type(name, keys))
+    assert Ledger.of(read(config | {"architectures": [class_name]}).spec).total == theirs
+
+
 # --- mutations --------------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +188,8 @@ def mutated_exactly(config: dict[str, Any], seed: int) -> str:
     else:
         changed |= drift.drawn(changed, draw)
     try:
-        truth = drift.built(class_name, drift.of_type(model_type, deepcopy(changed)))
+        bare = {key: value for key, value in deepcopy(changed).items() if key != "model_type"}
+        truth = drift.built(class_name, drift.of_type(model_type, bare))
     except Exception:  # sizes that the config itself refuses
         return "no truth"
     if truth is None:

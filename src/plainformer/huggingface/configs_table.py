@@ -28,8 +28,8 @@ ROOMS = {
         "arcee smollm3 olmo granite hyperclovax glm glm4 exaone4 nanochat emu3_text_model=emu3 emu3"
     ),
     "moe": (
-        "olmoe hy_v3 kolibri1 mellum flex_olmo granitemoe granitemoeshared phimoe dbrx glm4_moe sarvam_moe solar_open dots1 "
-        "ernie4_5_moe hunyuan_v1_moe minimax_m2 aria_text exaone_moe cohere2_moe llama4 llama4_text=llama4"
+        "olmoe hy_v3 kolibri1 mellum flex_olmo granitemoe granitemoeshared phimoe dbrx glm4_moe sarvam_moe solar_open "
+        "dots1 ernie4_5_moe hunyuan_v1_moe minimax_m2 aria_text exaone_moe cohere2_moe llama4 llama4_text=llama4"
     ),
     "latents": "minicpm3 youtu glm4_moe_lite sarvam_mla",
     "states": "mamba mamba2 bamba granitemoehybrid falcon_h1 jamba lfm2 lfm2_moe olmo_hybrid falcon_mamba=mamba",
