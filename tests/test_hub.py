@@ -136,6 +136,15 @@ def test_every_absent_tensor_and_every_wrong_shape_is_named(folder: Path) -> Non
     assert all(name in told for name in ("model.norm.weight", "layers.1.mlp.up_proj", "decoder.layers.0.attention.q"))
 
 
+def test_what_a_spec_does_not_say_is_not_run(folder: Path) -> None:
+    """Granite multiplies its residuals: its layout is Llama's, its numbers would not be."""
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "granite", "architectures": ["GraniteForCausalLM"], "residual_multiplier": 0.3}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(PlainformerError, match="can be sized"):
+        load(folder)
+
+
 def test_pickles_are_not_opened(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(PlainformerError, match=r"safetensors alone"):

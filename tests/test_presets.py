@@ -116,7 +116,7 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     (fault,) = error.value.faults
     assert fault.value == "lama-3-8b"
     assert "llama-3-8b" in fault.hint
-    with pytest.raises(PlainformerError, match="lesson"):
+    with pytest.raises(PlainformerError, match="presets lists them"):
         presets["zzz"]
 
 

@@ -57,6 +57,8 @@ def load_hub(folder: str | Path, dtype: torch.dtype | None = None) -> Transforme
         method = reading.quantization.get("quant_method")
         where = f"{folder / 'config.json'}: quantization_config.quant_method"
         raise refuse(where, method, "no rule unpacks quantised weights yet", "it can be sized")
+    if reading.unsaid:
+        raise refuse(f"{folder / 'config.json'}: model_type", reading.model_type, reading.unsaid[0], "it can be sized")
     theirs, spec = dict(tensors_of(folder)), reading.spec
     spec = untie(spec) if own_head(reading.model_type, spec, theirs) else spec
     ours = to_ours(reading.model_type, spec, theirs, torch)
