@@ -34,8 +34,8 @@ def main() -> None:
     args = parser.parse_args()
     before, rows = load(), []
     for words, what, gives in (
-        ("pip install plainformer", "", "`size`, presets, the reference, lessons"),
-        ("pip install 'plainformer[torch]'", "[torch]", "all commands"),
+        ("pip install .", "", "`size`, presets, the reference, lessons"),
+        ("pip install '.[torch]'", "[torch]", "all commands"),
     ):
         taken, n_bytes = install(what)
         row: Row = {"install": f"`{words}`", "gives": gives, "MB": f"{n_bytes / 1e6:,.0f}", "seconds": f"{taken:,.0f}"}

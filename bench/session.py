@@ -12,8 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from measures import ROOT, load, machine
+
+from plainformer.report.svg import heat_maps
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = 3  # lines of progress that a session keeps at each end
@@ -30,6 +33,15 @@ def shortened(said: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def maps(seen: dict[str, Any]) -> str:
+    """The last head of the first layer, the last layer, and two between."""
+    places = list(seen["attention"])
+    chosen = [places[i * (len(places) - 1) // 3] for i in range(4)]
+    texts = ["␣" if text == " " else text for text in seen["texts"]]
+    each = [(place.removeprefix("decoder."), seen["attention"][place][-1]) for place in chosen]
+    return heat_maps(each, "Where each character looks, of those before it", texts, texts, across=4, cell=11)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("text", type=Path, metavar="TEXT", help="tiny Shakespeare, for the page as it is")
@@ -41,21 +53,21 @@ def main() -> None:
         for command in (
             "plainformer train shakespeare.txt --out run",
             'plainformer generate run --prompt "ROMEO:" --seed 1',
-            'plainformer inspect run --prompt "To be, or not to be" --svg attention.svg',
+            'plainformer inspect run --prompt "To be, or not to be" --json',
         ):
             ran = subprocess.run(
                 [sys.executable, "-m", "plainformer", *shlex.split(command)[1:]],
                 cwd=folder,
                 env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONUTF8": "1", "COLUMNS": "88", "NO_COLOR": "1"},
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=None if command.endswith("--json") else subprocess.STDOUT,
                 encoding="utf-8",
                 check=True,
             )
             transcript.append(f"$ {command}\n{shortened(ran.stdout)}")
         PICTURES.mkdir(exist_ok=True)
         shutil.copy(folder / "run" / "loss.svg", PICTURES / "loss.svg")
-        shutil.copy(folder / "attention.svg", PICTURES / "attention.svg")
+        (PICTURES / "attention.svg").write_text(maps(json.loads(ran.stdout)), encoding="utf-8")
     session = {
         "command": "python bench/session.py TEXT",
         "machine": machine(),

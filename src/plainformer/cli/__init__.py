@@ -14,7 +14,7 @@ from plainformer.faults import PlainformerError
 
 # Each module offers `arguments(parser)` and `run(args) -> exit status`.
 COMMANDS = {
-    "demo": ("plainformer.cli.demo", "what this is, in two acts: sizes and attention; a GPT trained for a minute"),
+    "demo": ("plainformer.cli.demo", "what this is, in two acts: sizes and attention; a GPT trained while you wait"),
     "size": ("plainformer.cli.size", "parameters, bytes, cache and operations of any transformer, exact"),
     "train": ("plainformer.cli.train", "a GPT from a text; killed at any moment, it goes on from there"),
     "generate": ("plainformer.cli.generate", "text from a trained model, written as it comes"),
