@@ -175,3 +175,31 @@ def test_generate_says_what_an_encoder_decoder_lacks() -> None:
 
     with pytest.raises(PlainformerError, match="text for its encoder"):
         generate(Transformer(BART), [[1, 2]], max_new_tokens=2)
+
+
+def test_a_query_that_sees_nothing_gets_nothing_from_the_fused_kernel_too() -> None:
+    from plainformer.kernels import attention, fused_attention
+
+    q_BHTK = torch.randn(1, 2, 3, 4, dtype=torch.float64)
+    see_11TT = torch.ones(3, 3, dtype=torch.bool).tril(-1)[None, None]
+    plain, _ = attention(q_BHTK, q_BHTK, q_BHTK, see_11TT, 0.5)
+    fused = fused_attention(q_BHTK, q_BHTK, q_BHTK, see_11TT, False, 0.5)
+    assert torch.equal(fused[0, :, 0], torch.zeros(2, 4, dtype=torch.float64))
+    torch.testing.assert_close(plain, fused, rtol=0, atol=1e-12)
+
+
+def test_a_router_s_groups_that_are_not_said_keep_a_model_from_running() -> None:
+    from plainformer.huggingface import read
+
+    sizes = {
+        "vocab_size": 30,
+        "hidden_size": 12,
+        "intermediate_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    latent = {"q_lora_rank": None, "kv_lora_rank": 6, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
+    routed = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_shared_experts": 1}
+    config = {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], **sizes, **latent, **routed}
+    assert read(config | {"topk_method": "greedy", "routed_scaling_factor": 1.0}).unsaid == ()
+    assert read(config | {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1}).unsaid

@@ -97,7 +97,8 @@ def attention(
 def fused_attention(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSJ: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
-    """The same output without ever holding all weights. `causal` only where queries and keys are as many."""
+    """The same output without ever holding all weights: also 0 for a query that may see nothing. `causal` only where
+    queries and keys are as many."""
     grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
     return F.scaled_dot_product_attention(
         q_BHTK, k_BGSK, v_BGSJ, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped

@@ -199,7 +199,8 @@ class Residual:
     add: bool = True  # False: to see what the residual was for
 
     def parts(self) -> Iterator[tuple[str, Norm | Part | None]]:
-        """Its parts, each with the name at which its weights stand in the layer."""
+        """Its parts, each with the name of its weights in the layer. A norm stands beside its part, not inside: so a
+        part's own weights have the same names wherever it stands."""
         first = self.branches[0].name
         yield f"{first}_norm_shared", self.norm_in
         for branch in self.branches:

@@ -131,7 +131,7 @@ def deepseek_v2(keys: Keys) -> Spec:
     keys.choice("scoring_func", {"softmax": True}, "softmax")
     keys.refuse_set("mlp_bias", "biases of dense and shared parts alone cannot be said yet")
     if keys.get("topk_method") == "group_limited_greedy" or keys.real("routed_scaling_factor", default=1.0) != 1.0:
-        keys.note("The router's groups and its factor are not said: they change no size.")
+        keys.leave_unsaid("The router's groups and its factor are not said: they change no size, but the answers.")
     router = SoftmaxRouter(
         scores=Linear(n_in=d_model, n_out=n_experts),
         n_chosen=keys.count("num_experts_per_tok"),
