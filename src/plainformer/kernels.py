@@ -49,7 +49,7 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
 
 
 def stretch(rotary: s.Rotary) -> float:
-    """What turned queries and keys are multiplied by: above 1 with YaRN alone."""
+    """What turned queries and keys are multiplied by: 1 without YaRN."""
     if rotary.scaling is None or rotary.scaling.kind != "yarn":
         return 1.0
     told = dict(rotary.scaling.settings)
@@ -80,8 +80,8 @@ def attention(
     sinks_H: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The plain twin of the fused kernel: (output, weights). A query that may see nothing gets weights 0, output 0."""
-    n_groups = q_BHTK.shape[-3] // k_BGSK.shape[-3]
-    k_BHSK, v_BHSJ = (y.repeat_interleave(n_groups, -3) if n_groups > 1 else y for y in (k_BGSK, v_BGSJ))
+    n_repeats = q_BHTK.shape[-3] // k_BGSK.shape[-3]
+    k_BHSK, v_BHSJ = (y.repeat_interleave(n_repeats, -3) if n_repeats > 1 else y for y in (k_BGSK, v_BGSJ))
     scores_BHTS = q_BHTK @ k_BHSK.transpose(-1, -2) * scale
     scores_BHTS = scores_BHTS if softcap is None else softcap * (scores_BHTS / softcap).tanh()
     scores_BHTS = (scores_BHTS if bias is None else scores_BHTS + bias).masked_fill(~allowed, -torch.inf)

@@ -113,7 +113,7 @@ class LatentAttention(nn.Module):
         if where.state:
             latent_B1SL, turned_B1SP = where.state.append(place, latent_B1SL, turned_B1SP, where.positions_RT)
         # Per head and key the compressed form multiplies latent rows, the expanded one heads made from all of them
-        # anew: for a few new tokens on many kept ones the making is what costs.
+        # anew: with fewer new tokens than the latent is wide the making is what costs.
         few = where.state is not None and x_BTD.shape[1] < part.kv_norm.width
         plain = not part.kv_up.bias and not part.kv_up.lora
         form = self.compressed if few and plain and where.trace is None else self.expanded
@@ -387,7 +387,7 @@ class Transformer(nn.Module):
         return x_BTD
 
     def logits(self, x_BTD: Tensor, n_new: list[int] | None = None) -> Tensor:
-        """Scores (B, T, V) from the stream; the stream itself where the spec has no head."""
+        """Scores (B, T, V) from the stream, (B, 1, V) where the head pools; the stream itself without a head."""
         lengths = tuple(n_new) if n_new else None
         return cast(Tensor, self.head(x_BTD, self.embedding.weight, lengths)) if self.spec.head else x_BTD
 
@@ -400,7 +400,7 @@ class Transformer(nn.Module):
         memory: Memory | None = None,
         types_BT: Tensor | None = None,
     ) -> Tensor:
-        """Logits (B, T, V): in a decoder row i scores every token as the one after tokens i, in an encoder as its own.
+        """Logits (B, T, V): in a decoder [:, i] scores every token as the one after token i, in an encoder as its own.
         Refuses what cannot be (PlainformerError, a ValueError). Arguments as in `hidden`."""
         return self.logits(self.hidden(tokens_BT, state, trace, n_new, memory, types_BT), n_new)
 

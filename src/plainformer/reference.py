@@ -62,7 +62,7 @@ class State:
 
 @dataclass(frozen=True)
 class Where:
-    """What a part may ask beyond its input. Built once a pass; feed-forwards and norms never open it."""
+    """What a part may ask beyond its input. Built once a forward; feed-forwards and norms never open it."""
 
     positions_T: Array
     causal: bool = True
@@ -94,7 +94,7 @@ class Where:
     def bias(self, n_keys: int, alibi_heads: int | None) -> Array | float:
         """What positions add to scores, (H, T, S): ALiBi's slopes or the stack's relative bias; 0 without."""
         if alibi_heads:
-            return -f.alibi_slopes(alibi_heads)[:, None, None] * self.ago(n_keys)
+            return -f.alibi_slopes(alibi_heads)[:, None, None] * np.abs(self.ago(n_keys))
         if self.relative is None or self.buckets is None:
             return 0.0
         buckets, far = self.buckets.n_buckets, self.buckets.max_distance
@@ -115,7 +115,7 @@ def run(part: object, w: Weights, x: Array, where: Where) -> Array:
 
 @run.register
 def _(part: None, w: Weights, x: Array, where: Where) -> Array:
-    return x  # an absent norm
+    return x  # an absent part
 
 
 def linear(part: s.Linear, weight: Array, w: Weights, x: Array) -> Array:
@@ -397,7 +397,8 @@ def logits(
     source_S: ArrayLike | None = None,
     types_T: ArrayLike | None = None,
 ) -> Array:
-    """Scores (T, V): in a decoder row i scores every token as the one after tokens_T[i], in an encoder as its own."""
+    """Scores (T, V): in a decoder row i scores every token as the one after tokens_T[i], in an encoder as its own;
+    one row where the head pools, the stream where there is none."""
     x_TD = hidden(spec, arrays, tokens_T, state, trace, source_S, types_T)
     return run(spec.head, Weights(arrays).at("head"), x_TD, Where(np.arange(len(x_TD)))) if spec.head else x_TD
 
@@ -428,7 +429,7 @@ def generate(
 
 
 def check_arrays(spec: s.Spec, arrays: Mapping[str, Array]) -> None:
-    """Refuse arrays that are not the ledger's: absent names, wrong shapes, all at once."""
+    """Refuse where one of the ledger's arrays is absent or of another shape, all at once; others are ignored."""
     faults = [
         refuse(w.name, arrays[w.name].shape if w.name in arrays else None, f"must have shape {w.shape}").faults[0]
         for w in Ledger.of(spec).rows

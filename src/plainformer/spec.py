@@ -1,4 +1,4 @@
-"""What a transformer is, as data: parts within parts, each a small frozen class. Each reading has one rule for each."""
+"""What a transformer is, as data: parts within parts, each a small frozen class. A reading has one rule for a part."""
 
 from __future__ import annotations
 

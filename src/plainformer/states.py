@@ -97,7 +97,7 @@ def real(lengths: tuple[int, ...] | None, slots_S: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Where:
-    """What a part may ask beyond its input. Built once a pass; feed-forwards and norms never open it."""
+    """What a part may ask beyond its input. Built once a forward; feed-forwards and norms never open it."""
 
     positions_RT: Tensor
     causal: bool
@@ -109,7 +109,7 @@ class Where:
     state: State | None = None
     trace: dict[str, Tensor] | None = None  # asked for: attention weights and the stream, by place
     routed: list[tuple[Tensor, Tensor]] | None = None  # asked for: each router's scores and choices
-    made: dict[object, Tensor] = field(default_factory=dict)  # rotary tables, masks, bias: once for all layers
+    made: dict[object, Tensor] = field(default_factory=dict)  # rotary tables, who may see whom, bias: for all layers
     n_pass: int = 0  # where layers are shared: which pass this is, from 1
 
     @property
@@ -144,7 +144,7 @@ class Where:
 
     def allowed(self, window: int | None, n_keys: int) -> Tensor:
         """(R or B, 1, T, S), True where a query may see a key: no later one in a causal stack, none beyond the window,
-        no padding."""
+        no padding. (In a causal stack padding comes after all real tokens: they never see it.)"""
         if ("allowed", window, n_keys) not in self.made:
             ago = self.ago(n_keys)
             see = ago >= 0 if self.causal else torch.ones_like(ago, dtype=torch.bool)
@@ -168,7 +168,7 @@ class Where:
         if ("bias", alibi_heads, n_keys, dtype) not in self.made:
             if alibi_heads:
                 slopes = kernels.alibi_slopes(alibi_heads).to(self.positions_RT.device)
-                bias = -(slopes[:, None, None] * self.ago(n_keys)).to(dtype)
+                bias = -(slopes[:, None, None] * self.ago(n_keys).abs()).to(dtype)
             else:
                 table, buckets = cast(tuple[Tensor, s.RelativeBias], self.relative)
                 which = kernels.relative_buckets(self.ago(n_keys)[:, 0], buckets, self.causal)
