@@ -90,9 +90,14 @@ def commands() -> str:
 
 def measured(name: str) -> str:
     """A measured file as a table, with how it was made."""
-    data = json.loads((ROOT / "docs" / "measured" / f"{name}.json").read_text(encoding="utf-8"))
+    file = ROOT / "docs" / "measured" / f"{name}.json"
+    if not file.is_file():
+        return f"Not measured here yet: there is no docs/measured/{name}.json.\n"
+    data = json.loads(file.read_text(encoding="utf-8"))
     how = f"`{data['command']}`, {data['machine']}, {data['date']}"
     how = f"{how}. {data['note']}" if data.get("note") else f"{how}."
+    if (busy := data.get("load_before")) and busy >= 1:
+        how += f" Others were at work on the machine: a load of {busy} before."
     if "text" in data:
         return f"```text\n{data['text']}```\n\n{how}\n"
     lines = tables.head(*data["columns"]) + [tables.row(*(one[c] for c in data["columns"])) for one in data["rows"]]

@@ -89,6 +89,13 @@ def test_every_measured_table_says_how_it_was_made() -> None:
         assert f"<!-- measured: {path.stem} -->" in every_page, f"{path.name} is shown nowhere"
 
 
+def test_a_table_that_was_never_measured_says_so() -> None:
+    page = "<!-- measured: nothing -->\n<!-- end -->\n"
+    assert "Not measured here yet" in build.made(page)
+    shown = {name for page in PAGE_NAMES for name in re.findall(r"<!-- measured: (\S+) -->", text_of(page))}
+    assert {f"{name}.json" for name in shown} <= {path.name for path in (ROOT / "docs" / "measured").glob("*.json")}
+
+
 def test_every_picture_is_shown_and_suits_light_and_dark() -> None:
     for path in (ROOT / "docs" / "pictures").glob("*"):
         assert path.suffix == ".svg"
