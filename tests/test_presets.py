@@ -110,6 +110,12 @@ def test_llama_3_1_turns_as_its_published_files_say(cases: Path) -> None:
     assert theirs.max_seq_len == presets["llama-3.1-405b"].max_seq_len
 
 
+def test_heads_of_an_odd_width_are_refused_by_the_sizes_that_make_them() -> None:
+    with pytest.raises(PlainformerError, match="even") as error:
+        presets.trainable("small", vocab_size=65, d_model=63, n_heads=7)
+    assert [fault.where for fault in error.value.faults] == ["d_model"]
+
+
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(PlainformerError) as error:
         presets["lama-3-8b"]

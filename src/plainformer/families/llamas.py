@@ -9,10 +9,10 @@ from plainformer.families.parts import (
     decoder,
     dot,
     feed_forward,
-    head_width,
     pre_norm_layer,
     rms_norm,
     sublayer,
+    turned_width,
 )
 from plainformer.spec import Activation, Residual, Rotary, Scaling, Spec
 
@@ -95,7 +95,7 @@ def small(
         n_layers=n_layers,
         n_heads=n_heads,
         n_kv_heads=n_kv_heads or n_heads,
-        d_head=head_width(d_model, n_heads),
+        d_head=turned_width(d_model, n_heads),
         d_ff=d_ff or -(-8 * d_model // 48) * 16,
         theta=theta,
         tied=tied,

@@ -12,10 +12,10 @@ from plainformer.families.parts import (
     decoder,
     dot,
     feed_forward,
-    head_width,
     linear,
     pre_norm_layer,
     rms_norm,
+    turned_width,
 )
 from plainformer.mixers import LatentAttention
 from plainformer.spec import (
@@ -173,7 +173,7 @@ def small_moe(
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=n_kv_heads or n_heads,
-        d_head=head_width(d_model, n_heads),
+        d_head=turned_width(d_model, n_heads),
         d_ff=0,
         sparse=(True,) * n_layers,
         n_experts=n_experts,

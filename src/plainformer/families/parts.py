@@ -48,6 +48,15 @@ def head_width(d_model: int, n_heads: int) -> int:
     return d_model // n_heads
 
 
+def turned_width(d_model: int, n_heads: int) -> int:
+    """The same where all of a head is turned by its position: refuses an odd width by the sizes that make it."""
+    d_head = head_width(d_model, n_heads)
+    if d_head % 2:
+        rule = f"gives each of {n_heads} heads {d_head} numbers, which must be even: they are turned in pairs"
+        raise refuse("d_model", d_model, rule)
+    return d_head
+
+
 def dot(d_head: int, rotary: Rotary | None = None) -> Scores:
     """q.k / sqrt(d_head) (Vaswani et al. 2017, section 3.2.1)."""
     return Scores(scale=d_head**-0.5, rotary=rotary)
