@@ -1,4 +1,4 @@
-"""`plainformer demo`: what this is, in two acts. The first needs no torch; the second trains a GPT for a minute."""
+"""`plainformer demo`: what this is, in two acts. The first needs no torch; the second trains a GPT while you wait."""
 
 from __future__ import annotations
 
