@@ -9,11 +9,11 @@ EDITABLE := $(PIP) --no-build-isolation -e
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo    a sheet, a picture, then a GPT trained for a minute (TEXT=path for your own text)"
+	@echo "make demo    a sheet, a picture, then a GPT trained while you wait (TEXT=path for your own text)"
 	@echo "make test    the laws, in small forms"
 	@echo "make check   style, types, one-way imports"
 	@echo "make docs    the generated parts of the docs"
-	@echo "make bench   list the measurements; BENCH=name runs one"
+	@echo "make bench   list the measurements; BENCH=name runs one, with ARGS=..."
 	@echo "make proof   every law in its whole form"
 	@echo "make clean   forget $(VENV) and the caches"
 
@@ -36,7 +36,7 @@ docs: $(VENV)/.test
 
 bench: $(VENV)/.test
 ifdef BENCH
-	@$(BIN)/python bench/$(BENCH).py
+	@$(BIN)/python bench/$(BENCH).py $(ARGS)
 else
 	@for file in bench/*.py; do \
 	    test -e "$$file" || { echo "no measurements yet"; continue; }; \
