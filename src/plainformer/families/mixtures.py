@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 
+from plainformer.families.llamas import llama
 from plainformer.families.parts import (
     Windows,
     attention,
     by_window,
     decoder,
-    dot,
     feed_forward,
     linear,
     pre_norm_layer,
@@ -33,6 +34,18 @@ from plainformer.spec import (
     SoftmaxRouter,
     Spec,
 )
+from plainformer.tree import rewrite
+
+
+def with_experts(dense: Spec, experts: Experts, sparse: Sequence[bool]) -> Spec:
+    """A dense decoder with experts where its feed-forward stood, in the layers that `sparse` names."""
+    assert dense.decoder is not None
+    twins = {
+        layer: rewrite(layer, lambda part: experts if isinstance(part, FeedForward) else part)
+        for layer in set(dense.decoder.layers)
+    }
+    layers = tuple(twins[layer] if here else layer for layer, here in zip(dense.decoder.layers, sparse, strict=True))
+    return replace(dense, decoder=replace(dense.decoder, layers=layers))
 
 
 def mixtral(
@@ -62,27 +75,23 @@ def mixtral(
         n_experts=n_experts,
         balance=balance,
     )
-    rotary = Rotary(theta=theta, n_dims=d_head, scaling=scaling)
-
-    def layer(window: int | None) -> tuple[Residual, ...]:
-        part = attention(
-            d_model=d_model,
-            n_heads=n_heads,
-            n_kv_heads=n_kv_heads,
-            d_head=d_head,
-            scores=dot(d_head, rotary),
-            window=window,
-        )
-        return pre_norm_layer(part, experts, rms_norm(d_model, eps))
-
-    return decoder(
+    dense = llama(
         vocab_size=vocab_size,
         max_seq_len=max_seq_len,
         d_model=d_model,
-        layers=by_window(windows or (None,) * n_layers, layer),
-        norm_last=rms_norm(d_model, eps),
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_ff=d_ff,
+        theta=theta,
+        scaling=scaling,
+        windows=windows,
+        activation=activation,
+        eps=eps,
         tied=tied,
     )
+    return with_experts(dense, experts, (True,) * n_layers)
 
 
 def qwen3_moe(
@@ -115,36 +124,26 @@ def qwen3_moe(
         n_experts=n_experts,
         balance=balance,
     )
-    dense = feed_forward(d_model, d_ff, activation, gated=True)
-    norm, head_norm = rms_norm(d_model, eps), rms_norm(d_head, eps)
-
-    def layer(window: int | None, second: Experts | FeedForward) -> tuple[Residual, ...]:
-        part = attention(
-            d_model=d_model,
-            n_heads=n_heads,
-            n_kv_heads=n_kv_heads,
-            d_head=d_head,
-            scores=dot(d_head, Rotary(theta=theta, n_dims=d_head, scaling=scaling)),
-            qkv_bias=attention_bias,
-            out_bias=attention_bias,
-            q_norm=head_norm,
-            k_norm=head_norm,
-            window=window,
-        )
-        return pre_norm_layer(part, second, norm)
-
-    seen = windows or (None,) * len(sparse)
-    made = {
-        (window, here): layer(window, experts if here else dense) for window, here in zip(seen, sparse, strict=True)
-    }
-    return decoder(
+    dense = llama(
         vocab_size=vocab_size,
         max_seq_len=max_seq_len,
         d_model=d_model,
-        layers=tuple(made[key] for key in zip(seen, sparse, strict=True)),
-        norm_last=norm,
+        n_layers=len(sparse),
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_ff=d_ff,
+        theta=theta,
+        scaling=scaling,
+        windows=windows,
+        activation=activation,
+        eps=eps,
         tied=tied,
+        qkv_bias=attention_bias,
+        out_bias=attention_bias,
+        qk_norm=True,
     )
+    return with_experts(dense, experts, sparse)
 
 
 def small_moe(
@@ -167,6 +166,7 @@ def small_moe(
     n_kv_heads: as many as n_heads; d_expert: so wide that the chosen together are as wide as the feed-forward of
     `llamas.small`, up to a multiple of 16. balance: as in Fedus et al. 2021, section 2.2.
     """
+    each = d_expert or -(-8 * d_model // (48 * n_chosen)) * 16
     return qwen3_moe(
         vocab_size=vocab_size,
         max_seq_len=max_seq_len,
@@ -174,11 +174,11 @@ def small_moe(
         n_heads=n_heads,
         n_kv_heads=n_kv_heads or n_heads,
         d_head=turned_width(d_model, n_heads),
-        d_ff=0,
+        d_ff=each,
         sparse=(True,) * n_layers,
         n_experts=n_experts,
         n_chosen=n_chosen,
-        d_expert=d_expert or -(-8 * d_model // (48 * n_chosen)) * 16,
+        d_expert=each,
         normalised=True,
         theta=theta,
         balance=balance,

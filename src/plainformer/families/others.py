@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from plainformer.families.llamas import llama
+from plainformer.families.mixtures import with_experts
 from plainformer.families.parts import (
     Layer,
     Windows,
@@ -16,13 +18,11 @@ from plainformer.families.parts import (
     layer_norm,
     linear,
     pre_norm_layer,
-    rms_norm,
     sublayer,
 )
 from plainformer.spec import (
     Activation,
     Experts,
-    FeedForward,
     Head,
     Rotary,
     Scaling,
@@ -103,30 +103,24 @@ def qwen2_moe(
         shared_gate=linear(d_model, 1),
         balance=balance,
     )
-    dense, norm = feed_forward(d_model, d_ff, activation, gated=True), rms_norm(d_model, eps)
-
-    def layer(window: int | None, second: Experts | FeedForward) -> Layer:
-        part = attention(
-            d_model=d_model,
-            n_heads=n_heads,
-            n_kv_heads=n_kv_heads,
-            d_head=d_head,
-            scores=dot(d_head, Rotary(theta=theta, n_dims=d_head, scaling=scaling)),
-            qkv_bias=qkv_bias,
-            window=window,
-        )
-        return pre_norm_layer(part, second, norm)
-
-    kinds = tuple(zip(windows or (None,) * len(sparse), sparse, strict=True))
-    made = {(window, here): layer(window, experts if here else dense) for window, here in kinds}
-    return decoder(
+    dense = llama(
         vocab_size=vocab_size,
         max_seq_len=max_seq_len,
         d_model=d_model,
-        layers=tuple(made[kind] for kind in kinds),
-        norm_last=norm,
+        n_layers=len(sparse),
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_ff=d_ff,
+        theta=theta,
+        scaling=scaling,
+        windows=windows,
+        activation=activation,
+        eps=eps,
         tied=tied,
+        qkv_bias=qkv_bias,
     )
+    return with_experts(dense, experts, sparse)
 
 
 def modernbert(
