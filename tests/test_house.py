@@ -90,7 +90,7 @@ def test_every_room_stands_in_the_import_contracts() -> None:
         "probing",
         "cli",
     }
-    with_numpy = {"formulas", "reference", "initial", "lessons", "check"}
+    with_numpy = {"formulas", "reference", "gradients", "initial", "lessons", "check", "exercises"}
     expected = {f"plainformer.{room}" for room in set(rooms()) - heavy}
     numpy_rooms = {f"plainformer.{room}" for room in with_numpy}
     assert set(light["source_modules"]) == expected - numpy_rooms, "the contract of the light rooms lists other rooms"
