@@ -162,8 +162,8 @@ def together(x_HTK: Array) -> Array:
     return x_HTK.swapaxes(0, 1).reshape(x_HTK.shape[1], -1)
 
 
-@run.register
-def _(part: s.Attention, w: Weights, x_TD: Array, where: Where) -> Array:
+def asked(part: s.Attention, w: Weights, x_TD: Array, where: Where) -> tuple[Array, Array, Array, Array, Array | float]:
+    """Queries (H, T, K), keys and values (G, S, K), who may see whom (T, S), and what positions add to the scores."""
     if part.v is None:
         raise refuse("Attention.v", None, "no rule runs shared keys and values yet", "it can be sized")
     source = where.memory_SD if part.cross else x_TD
@@ -174,15 +174,20 @@ def _(part: s.Attention, w: Weights, x_TD: Array, where: Where) -> Array:
         heads(run(projection, w.at(name), source, where), part.d_head)
         for name, projection in (("k", part.k), ("v", part.v))
     )
-    allowed_TS = np.ones((len(x_TD), len(source)), bool)  # a cross-attention sees all, in no order
-    bias_HTS: Array | float = 0.0
-    if not part.cross:
-        if part.scores.rotary:
-            q_HTK, k_GSK = (f.rotate(y, where.positions_T, part.scores.rotary) for y in (q_HTK, k_GSK))
-        if where.state:
-            k_GSK, v_GSK = where.state.append(where.at(w.place), k_GSK, v_GSK)
-        allowed_TS = where.allowed(part.window, k_GSK.shape[1])
-        bias_HTS = where.bias(k_GSK.shape[1], part.n_heads if part.scores.alibi else None)
+    if part.cross:  # it sees all, in no order
+        return q_HTK, k_GSK, v_GSK, np.ones((len(x_TD), len(source)), bool), 0.0
+    if part.scores.rotary:
+        q_HTK, k_GSK = (f.rotate(y, where.positions_T, part.scores.rotary) for y in (q_HTK, k_GSK))
+    if where.state:
+        k_GSK, v_GSK = where.state.append(where.at(w.place), k_GSK, v_GSK)
+    n_keys = k_GSK.shape[1]
+    bias_HTS = where.bias(n_keys, part.n_heads if part.scores.alibi else None)
+    return q_HTK, k_GSK, v_GSK, where.allowed(part.window, n_keys), bias_HTS
+
+
+@run.register
+def _(part: s.Attention, w: Weights, x_TD: Array, where: Where) -> Array:
+    q_HTK, k_GSK, v_GSK, allowed_TS, bias_HTS = asked(part, w, x_TD, where)
     k_HSK, v_HSK = (y.repeat(part.n_heads // part.n_kv_heads, 0) for y in (k_GSK, v_GSK))
     sinks_H = w["sinks"] if part.scores.sinks else None
     out_HTK, weights_HTS = f.attention(
