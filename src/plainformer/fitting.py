@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import get_args
 
@@ -18,6 +17,7 @@ from plainformer.mixers import (
     Patches,
     ShortConvolution,
 )
+from plainformer.records import fields_of
 from plainformer.spec import (
     Activation,
     Attention,
@@ -109,27 +109,27 @@ def misfits(part: object) -> Faults:
     yield from ()
 
 
-@misfits.register
+@misfits.register(Norm)
 def _(part: Norm) -> Faults:
     yield from among("kind", part.kind, ("layer", "rms"))
     if not part.eps >= 0:
         yield Fault("eps", part.eps, "must be 0 or more")
 
 
-@misfits.register
+@misfits.register(Lora)
 def _(part: Lora) -> Faults:
     if not part.alpha > 0:
         yield Fault("alpha", part.alpha, "must be above 0")
 
 
-@misfits.register
+@misfits.register(Scaling)
 def _(part: Scaling) -> Faults:
     yield from among("kind", part.kind, (*NEEDS, "other"))
     if absent := [name for name in NEEDS.get(part.kind, ()) if name not in dict(part.settings)]:
         yield Fault("settings", sorted(dict(part.settings)), f"{part.kind} needs {', '.join(absent)}")
 
 
-@misfits.register
+@misfits.register(Rotary)
 def _(part: Rotary) -> Faults:
     if part.n_dims % 2:
         yield Fault("n_dims", part.n_dims, "must be even: dimensions are turned in pairs")
@@ -139,25 +139,25 @@ def _(part: Rotary) -> Faults:
         yield Fault("theta", part.theta, "must be above 0")
 
 
-@misfits.register
+@misfits.register(Sinusoid)
 def _(part: Sinusoid) -> Faults:
     if part.width % 2:
         yield Fault("width", part.width, "must be even: a sine and a cosine each")
 
 
-@misfits.register
+@misfits.register(NormedLinear)
 def _(part: NormedLinear) -> Faults:
     if n_out(part.linear) % part.norm.width:
         yield Fault("norm.width", part.norm.width, f"must divide the projection's width ({n_out(part.linear)})")
 
 
-@misfits.register
+@misfits.register(Bottleneck)
 def _(part: Bottleneck) -> Faults:
     yield from equal("norm.width", part.norm.width, part.down.n_out, "must equal down.n_out")
     yield from equal("up.n_in", part.up.n_in, part.down.n_out, "must equal down.n_out")
 
 
-@misfits.register
+@misfits.register(Attention)
 def _(part: Attention) -> Faults:
     if part.n_kv_heads > 0 and part.n_heads % part.n_kv_heads:
         yield Fault("n_kv_heads", part.n_kv_heads, f"must divide n_heads ({part.n_heads})")
@@ -178,12 +178,12 @@ def _(part: Attention) -> Faults:
         yield Fault("scores.rotary.n_dims", part.scores.rotary.n_dims, f"must not exceed d_head ({part.d_head})")
 
 
-@misfits.register
+@misfits.register(GatedAttention)
 def _(part: GatedAttention) -> Faults:
     yield from equal("gate.n_out", part.gate.n_out, part.attention.out.n_in, "must equal attention.out.n_in")
 
 
-@misfits.register
+@misfits.register(LatentAttention)
 def _(part: LatentAttention) -> Faults:
     yield from equal("q", n_out(part.q), part.n_heads * (part.d_nope + part.d_rope), "must give d_nope + d_rope a head")
     yield from equal("kv_down.n_in", part.kv_down.n_in, n_in(part.q), "must read what q reads")
@@ -200,7 +200,7 @@ def _(part: LatentAttention) -> Faults:
         yield from equal("scores.rotary.n_dims", part.scores.rotary.n_dims, part.d_rope, "must equal d_rope")
 
 
-@misfits.register
+@misfits.register(Mamba)
 def _(part: Mamba) -> Faults:
     rank = part.select.n_out - 2 * part.d_state
     yield from equal("inner.n_out", part.inner.n_out, 2 * part.d_inner, "must be twice d_inner")
@@ -213,20 +213,20 @@ def _(part: Mamba) -> Faults:
         yield from equal(f"norms.{i}.width", part.norms[i].width if part.norms else 0, wide, "must be what it norms")
 
 
-@misfits.register
+@misfits.register(ShortConvolution)
 def _(part: ShortConvolution) -> Faults:
     channels = part.convolution.channels
     yield from equal("inner.n_out", part.inner.n_out, 3 * channels, "must be thrice the convolution's channels")
     yield from equal("out.n_in", part.out.n_in, channels, "must equal convolution.channels")
 
 
-@misfits.register
+@misfits.register(Distances)
 def _(part: Distances) -> Faults:
     if part.norm:
         yield from equal("norm.width", part.norm.width, part.width, "must equal table.width")
 
 
-@misfits.register
+@misfits.register(FeedForward)
 def _(part: FeedForward) -> Faults:
     yield from among("activation", part.activation, get_args(Activation))
     yield from equal("down.n_in", part.down.n_in, part.up.n_out, "must equal up.n_out")
@@ -237,7 +237,7 @@ def _(part: FeedForward) -> Faults:
         yield Fault("gate", None, "swiglu_clamped needs a gate")
 
 
-@misfits.register
+@misfits.register(Experts)
 def _(part: Experts) -> Faults:
     if part.router.n_chosen > part.n_experts:
         yield Fault("router.n_chosen", part.router.n_chosen, f"must not exceed n_experts ({part.n_experts})")
@@ -253,7 +253,7 @@ def _(part: Experts) -> Faults:
             yield Fault("shared_gate", part.shared_gate, "there is no shared expert for it")
 
 
-@misfits.register
+@misfits.register(SigmoidRouter)
 def _(part: SigmoidRouter) -> Faults:
     n_experts, each = part.scores.n_out, part.scores.n_out // part.n_groups if part.n_groups > 0 else 0
     if each < 2 or n_experts % part.n_groups:
@@ -264,13 +264,13 @@ def _(part: SigmoidRouter) -> Faults:
         yield Fault("n_chosen", part.n_chosen, f"must fit the chosen groups ({each * part.n_chosen_groups} experts)")
 
 
-@misfits.register
+@misfits.register(Branch)
 def _(part: Branch) -> Faults:
     if not part.name.isidentifier():
         yield Fault("name", part.name, "must be one word: its weights stand at this name")
 
 
-@misfits.register
+@misfits.register(Residual)
 def _(part: Residual) -> Faults:
     if not part.branches:
         yield Fault("branches", part.branches, "a residual needs at least one branch")
@@ -279,20 +279,20 @@ def _(part: Residual) -> Faults:
         yield Fault("branches", names, "each branch needs a name of its own")
 
 
-@misfits.register
+@misfits.register(Stack)
 def _(part: Stack) -> Faults:
     if not part.layers:
         yield Fault("layers", part.layers, "a stack needs at least one layer")
-    for where, inner in walk(part):
-        if part.relative and isinstance(inner, Attention) and not inner.cross:
-            if inner.n_heads != part.relative.n_heads:
-                yield Fault("relative.n_heads", part.relative.n_heads, f"must be those of {where} ({inner.n_heads})")
+    for where, inner in walk(part, seen=set()) if (relative := part.relative) else ():
+        if relative and isinstance(inner, Attention) and not inner.cross:
+            yield from equal("relative.n_heads", relative.n_heads, inner.n_heads, f"must be those of {where}")
             if inner.scores.alibi:
                 yield Fault(f"{where}.scores.alibi", True, "the stack has a relative bias already")
     for i in part.passes or ():
         if not 0 <= i < len(part.layers):
             yield Fault("passes", i, f"there is no such layer (there are {len(part.layers)})")
-    for i, layer in enumerate(part.layers):
+    first = {id(layer): i for i, layer in reversed(list(enumerate(part.layers)))}  # what is alike is wrong alike
+    for i, layer in sorted((i, part.layers[i]) for i in first.values()):
         names = [name for residual in layer for name, _ in residual.parts()] if all(r.branches for r in layer) else []
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield Fault(f"layers.{i}", twice[0], "two parts of a layer would stand under this name")
@@ -314,7 +314,7 @@ def stream_faults(where: str, part: object, d_model: int) -> Faults:
                 yield Fault(f"{where}.{name}.width", what.width, f"must be the stream's width ({d_model})")
 
 
-@misfits.register
+@misfits.register(Tokens)
 def _(part: Tokens) -> Faults:
     if part.table.offset:
         yield Fault("table.offset", part.table.offset, "must be 0: token t reads row t")
@@ -326,7 +326,7 @@ def _(part: Tokens) -> Faults:
         yield from equal("project.n_in", part.project.n_in, part.table.width, "must equal table.width")
 
 
-@misfits.register
+@misfits.register(Head)
 def _(part: Head) -> Faults:
     inner = part.transform.n_out if part.transform else part.linear.n_in
     yield from among("pool", part.pool, ("no", "first", "mean"))
@@ -337,13 +337,13 @@ def _(part: Head) -> Faults:
         yield from equal("norm.width", part.norm.width, inner, "must be what the head's linear reads")
 
 
-@misfits.register
+@misfits.register(Tower)
 def _(part: Tower) -> Faults:
     yield from equal("positions.width", part.positions.width, part.patches.n_out, "must equal patches.n_out")
     yield from stream_faults("stack", part.stack, part.patches.n_out)
 
 
-@misfits.register
+@misfits.register(Spec)
 def _(part: Spec) -> Faults:
     if part.decoder is None and part.encoder is None:
         yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
@@ -380,20 +380,21 @@ def _(part: Spec) -> Faults:
 def faults_of(spec: Spec) -> Faults:
     """Every fault of a spec, each with the path of fields that leads to it. First what is not there at all: the other
     rules look at it."""
+    parts = list(walk(spec, seen=set()))
     absent = [
-        Fault(f"{where}.{field.name}".lstrip("."), None, f"must be there: {type(part).__name__} needs it")
-        for where, part in walk(spec, seen=set())
-        for field in (fields(part) if is_dataclass(part) else ())
-        if getattr(part, field.name) is None and "None" not in str(field.type)
+        Fault(f"{where}.{name}".lstrip("."), None, f"must be there: {type(part).__name__} needs it")
+        for where, part in parts
+        for name in fields_of(part)
+        if getattr(part, name) is None and "None" not in str(type(part).__annotations__[name])
     ]
     if absent:
         yield from absent
         return
-    for where, part in walk(spec, seen=set()):
-        for field in fields(part) if is_dataclass(part) else ():
-            value = getattr(part, field.name)
-            counts = field.name.startswith(("n_", "d_")) or field.name in COUNTS
+    for where, part in parts:
+        for name in fields_of(part):
+            value = getattr(part, name)
+            counts = name.startswith(("n_", "d_")) or name in COUNTS
             if counts and value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                yield Fault(f"{where}.{field.name}".lstrip("."), value, "must be a whole number of at least 1")
+                yield Fault(f"{where}.{name}".lstrip("."), value, "must be a whole number of at least 1")
         for fault in misfits(part):
             yield Fault(f"{where}.{fault.where}".lstrip("."), fault.value, fault.rule, fault.hint)

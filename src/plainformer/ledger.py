@@ -4,12 +4,12 @@ they stand. The order is torch's: a part's own weights before those of the parts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from math import prod
 
 from plainformer import mixers
 from plainformer import spec as s
+from plainformer.records import dataclass, replace
 
 KINDS: tuple[str, ...] = ("embedding", "position", "attention", "mixer", "feed_forward", "expert")
 KINDS += ("router", "norm", "head", "lora", "tower")
@@ -180,9 +180,10 @@ def _(part: s.Residual) -> Weights:
 def _(part: s.Stack) -> Weights:
     yield from inside(part, "positions", kind="position")
     yield from inside(part, "relative", "norm_first")
+    alike = {id(layer): layer for layer in part.layers}  # a layer that stands in several places is read once
+    made = {key: [w for residual in layer for w in weights(residual)] for key, layer in alike.items()}
     for i, layer in enumerate(part.layers):
-        for residual in layer:
-            yield from under(f"layers.{i}", weights(residual))
+        yield from under(f"layers.{i}", iter(made[id(layer)]))
     yield from inside(part, "norm_last")
 
 

@@ -3,8 +3,7 @@ them what else is sized alone: distances that keys are held against, pieces of p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from plainformer.records import dataclass
 from plainformer.spec import Attention, Linear, Norm, Projection, Scores, Table
 
 

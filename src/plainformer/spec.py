@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from plainformer.faults import PlainformerError
+from plainformer.records import dataclass
 
 if TYPE_CHECKING:
     from plainformer import mixers as m

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from plainformer import mixers, spec
 from plainformer.faults import refuse
+from plainformer.records import fields_of, is_dataclass, replace
 from plainformer.spec import Spec
 
 VERSION = 1
@@ -21,8 +21,8 @@ def children(part: object) -> Iterator[tuple[str, object]]:
     """What stands directly inside a part, each with its field's name; tuples count from 0."""
     if isinstance(part, tuple):
         yield from ((str(i), item) for i, item in enumerate(part))
-    elif is_dataclass(part):
-        yield from ((field.name, getattr(part, field.name)) for field in fields(part))
+    else:
+        yield from ((name, getattr(part, name)) for name in fields_of(part))
 
 
 def walk(part: object, where: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, object]]:
@@ -37,8 +37,8 @@ def walk(part: object, where: str = "", seen: set[int] | None = None) -> Iterato
     if is_dataclass(part):
         yield where, part
     for name, child in children(part):
-        if is_dataclass(child) or isinstance(child, tuple):
-            yield from walk(child, f"{where}.{name}".lstrip("."), seen)
+        if (is_dataclass(child) or isinstance(child, tuple)) and (seen is None or id(child) not in seen):
+            yield from walk(child, f"{where}.{name}" if where else name, seen)
 
 
 def rewrite(part: P, change: Callable[[Any], Any]) -> P:
@@ -73,7 +73,7 @@ def from_json(data: Any, where: str = "spec.json") -> Any:
     if name == "Spec" and data.get("version") != VERSION:
         raise refuse(f"{where}.version", data.get("version"), f"this plainformer reads version {VERSION}")
     inner = {key: from_json(value, f"{where}.{key}") for key, value in data.items() if key not in ("is", "version")}
-    known = {field.name for field in fields(PARTS[name])}
+    known = set(fields_of(PARTS[name]))
     if unknown := sorted(inner.keys() - known):
         raise refuse(f"{where}.{unknown[0]}", data[unknown[0]], f"{name} has no such field")
     try:

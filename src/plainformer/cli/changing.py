@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from plainformer.cli.model_argument import config_of, resolve
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.changing import NAMES, change_spec, changed
+from plainformer.records import replace
 from plainformer.report.sheet import Subject
 from plainformer.spec import Spec
 

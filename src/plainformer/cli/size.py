@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from typing import Any
 
 from plainformer.cli.model_argument import bare_size, resolve
 from plainformer.cost import Cost
 from plainformer.cost.rules import BITS
 from plainformer.faults import PlainformerError, refuse
+from plainformer.records import replace
 from plainformer.report.sheet import Subject, facts
 
 Sized = tuple[Subject, dict[str, Any], Cost]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from plainformer.faults import refuse
 from plainformer.ledger import Ledger, Weight
 from plainformer.mixers import GatedAttention, LatentAttention
+from plainformer.records import dataclass, replace
 from plainformer.spec import Attention, FeedForward, Head, Linear, Lora, Norm, Spec
 from plainformer.tree import rewrite
 

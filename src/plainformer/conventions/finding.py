@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from plainformer.conventions import CONVENTIONS, convention, count
 from plainformer.faults import refuse
 from plainformer.presets import PUBLISHED
+from plainformer.records import dataclass
 from plainformer.spec import Spec
 
 # Labels of the first release of GPT-2's code that no count gives: OpenAI later put right what it had counted wrong.

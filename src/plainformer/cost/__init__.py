@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from plainformer.cost import rules
 from plainformer.cost.cache import Cache
 from plainformer.cost.flops import Work, flops
 from plainformer.faults import Fault, PlainformerError
 from plainformer.ledger import Ledger
+from plainformer.records import dataclass
 from plainformer.spec import Attention, FeedForward, Spec
 from plainformer.tree import walk
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import singledispatch
 
 from plainformer import mixers
 from plainformer import spec as s
+from plainformer.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,10 @@ def _(part: s.Residual) -> Iterator[Kept]:
 def _(part: s.Stack) -> Iterator[Kept]:
     """A stack that is not causal writes nothing, so keeps nothing. Each pass over shared weights keeps its own."""
     if part.causal:
+        alike = {id(layer): layer for layer in part.layers}  # a layer that stands in several places is read once
+        made = {key: [one for residual in layer for one in kept(residual)] for key, layer in alike.items()}
         for i in part.passes or range(len(part.layers)):
-            for residual in part.layers[i]:
-                yield from kept(residual)
+            yield from made[id(part.layers[i])]
 
 
 @kept.register(s.Spec)

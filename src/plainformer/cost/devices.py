@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from plainformer.faults import refuse
+from plainformer.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ Lookups, norms, activations and softmax count 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from plainformer import mixers
 from plainformer import spec as s
+from plainformer.records import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,9 @@ def _(part: s.Residual, work: Work) -> int:
 
 @flops.register(s.Stack)
 def _(part: s.Stack, work: Work) -> int:
-    each = [sum(flops(residual, work) for residual in layer) for layer in part.layers]
-    return sum(each[i] for i in part.passes or range(len(each)))
+    alike = {id(layer): layer for layer in part.layers}  # a layer that stands in several places is read once
+    each = {key: sum(flops(residual, work) for residual in layer) for key, layer in alike.items()}
+    return sum(each[id(part.layers[i])] for i in part.passes or range(len(part.layers)))
 
 
 @flops.register(s.Tokens)

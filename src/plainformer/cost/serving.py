@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 from plainformer.cost import Cost
 from plainformer.cost.devices import DEVICES, Device, needed
 from plainformer.cost.flops import Work, flops
 from plainformer.ledger import Weight
+from plainformer.records import dataclass
 from plainformer.spec import Attention, Residual
 from plainformer.tree import walk
 

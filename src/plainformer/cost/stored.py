@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from plainformer.cost import rules
 from plainformer.faults import PlainformerError
 from plainformer.ledger import Weight
+from plainformer.records import dataclass
 from plainformer.spec import Spec
 
 Answer = tuple[int | None, list[str]]

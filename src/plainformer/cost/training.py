@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from plainformer.cost import Cost
@@ -11,6 +10,7 @@ from plainformer.cost.activations import Pass, activations, logits
 from plainformer.cost.flops import Work, flops, scores_and_mix
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.ledger import Ledger, Weight
+from plainformer.records import dataclass, replace
 from plainformer.spec import Attention, Linear, Spec
 from plainformer.tree import rewrite, walk
 

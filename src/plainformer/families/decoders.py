@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families.parts import (
     attention,
     decoder,
@@ -15,6 +13,7 @@ from plainformer.families.parts import (
     pre_norm_layer,
     sublayer,
 )
+from plainformer.records import replace
 from plainformer.spec import Activation, Branch, Head, Residual, Rotary, Scaling, Spec, Table, Tokens
 
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families.parts import (
     Layer,
     Windows,
@@ -18,6 +16,7 @@ from plainformer.families.parts import (
     rms_norm,
     sublayer,
 )
+from plainformer.records import replace
 from plainformer.spec import (
     Activation,
     Attention,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from plainformer.families.parts import (
     attention,
@@ -14,6 +13,7 @@ from plainformer.families.parts import (
     sublayer,
 )
 from plainformer.mixers import Convolution, DeltaNet, GatedAttention, Mamba, Mamba2
+from plainformer.records import replace
 from plainformer.spec import Experts, FeedForward, Part, Rotary, Spec, Tower
 
 

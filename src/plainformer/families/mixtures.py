@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import log
 
 from plainformer.families.llamas import llama
@@ -19,6 +18,7 @@ from plainformer.families.parts import (
     turned_width,
 )
 from plainformer.mixers import LatentAttention
+from plainformer.records import replace
 from plainformer.spec import (
     Activation,
     Bottleneck,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from plainformer.families.llamas import llama
 from plainformer.families.mixtures import with_experts
@@ -20,6 +19,7 @@ from plainformer.families.parts import (
     pre_norm_layer,
     sublayer,
 )
+from plainformer.records import replace
 from plainformer.spec import (
     Activation,
     Experts,

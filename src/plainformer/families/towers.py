@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families.parts import (
     attention,
     dot,
@@ -15,6 +13,7 @@ from plainformer.families.parts import (
     rms_norm,
     sublayer,
 )
+from plainformer.records import replace
 from plainformer.spec import Activation, Linear, Norm, NormedLinear, Scores, Stack, Table, Tower
 
 

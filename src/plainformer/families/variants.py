@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from plainformer.faults import refuse
+from plainformer.records import replace
 from plainformer.spec import Residual, Spec, Stack
 from plainformer.tree import rewrite
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.configs import Reading, read
+from plainformer.records import replace
 from plainformer.spec import Spec
 
 # Our names, and those under which configs have them; the first that a reader asks for is meant.

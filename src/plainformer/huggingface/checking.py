@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from plainformer.huggingface.configs import Reading
@@ -13,6 +12,7 @@ from plainformer.huggingface.headers import read_folder
 from plainformer.huggingface.names import placed, spellings
 from plainformer.huggingface.tables import TABLES, Row
 from plainformer.ledger import Ledger
+from plainformer.records import dataclass
 from plainformer.spec import Spec
 
 Shape = tuple[int, ...]

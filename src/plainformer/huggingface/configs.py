@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_table import READERS, UNREAD, family_of
+from plainformer.records import dataclass
 from plainformer.spec import Spec
 
 if TYPE_CHECKING:

@@ -4,14 +4,13 @@ Absent keys take the published class's defaults."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families import encoders
 from plainformer.families.parts import Layer, feed_forward, layer_norm, linear, pre_norm_layer, rms_norm, sublayer
 from plainformer.huggingface.configs_encoders import head_of, with_task
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_parts import Frame, alike
 from plainformer.mixers import Distances, Patches
+from plainformer.records import replace
 from plainformer.spec import Activation, Head, Linear, Norm, RelativeBias, Spec, Stack, Table, Tokens
 
 

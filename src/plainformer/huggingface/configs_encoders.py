@@ -3,11 +3,10 @@ defaults."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families import encoders
 from plainformer.families.parts import linear
 from plainformer.huggingface.configs_keys import Keys
+from plainformer.records import replace
 from plainformer.spec import Activation, Head, Spec
 
 POOLED = ("ForSequenceClassification", "ForMultipleChoice", "ForNextSentencePrediction", "ForImageClassification")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from plainformer.families import gemmas, towers
 from plainformer.families.parts import linear, rms_norm
 from plainformer.huggingface.configs_keys import Keys
+from plainformer.records import replace
 from plainformer.spec import Activation, Branch, Rotary, Scaling, Spec, Tower
 from plainformer.tree import rewrite
 

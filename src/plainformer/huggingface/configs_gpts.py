@@ -3,11 +3,10 @@ published class's defaults."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families.parts import Layer, layer_norm, pre_norm_layer, sublayer
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_parts import Frame, alike
+from plainformer.records import replace
 from plainformer.spec import Attention, Branch, FeedForward, Norm, Residual, Sinusoid, Spec, Table
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from plainformer.families import hybrids, llamas, towers
 from plainformer.families.parts import attention, dot, feed_forward, layer_norm, linear
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.mixers import Mamba2
+from plainformer.records import replace
 from plainformer.spec import Attention, Experts, FeedForward, Part, SigmoidRouter, SoftmaxRouter, Spec, Tower
 
 LETTERS = {

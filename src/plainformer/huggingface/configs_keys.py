@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from plainformer.faults import Fault
+from plainformer.records import replace
 from plainformer.spec import Activation, Head, Linear, Rotary, Scaling, Spec
 
 T = TypeVar("T")

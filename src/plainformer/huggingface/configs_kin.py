@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from plainformer.families.parts import Layer, Windows, layer_norm, pre_norm_layer, rms_norm, sublayer
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_parts import Frame, alike, by_kind
+from plainformer.records import replace
 from plainformer.spec import Experts, FeedForward, Norm, Rotary, Spec
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from plainformer.families.parts import Layer, layer_norm, linear, pre_norm_layer, rms_norm, sublayer
 from plainformer.huggingface.configs_gpts import named, parallel
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_kin import exaone_windows, granite_like, per_head, rms, turns
 from plainformer.huggingface.configs_parts import Frame, alike, by_kind
+from plainformer.records import replace
 from plainformer.spec import Experts, FeedForward, Norm, Part, Residual, SoftmaxRouter, Spec
 
 DRAFTS = "The draft layers (multi-token prediction) are in the files, not in the class: they are not counted."

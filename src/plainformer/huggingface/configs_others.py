@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from plainformer.families import llamas, others
 from plainformer.huggingface.configs_keys import Keys
+from plainformer.records import replace
 from plainformer.spec import Rotary, Spec
 from plainformer.tree import rewrite
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from plainformer.families.parts import Layer, attention, decoder, feed_forward, linear
 from plainformer.huggingface.configs_keys import Keys
+from plainformer.records import dataclass, replace
 from plainformer.spec import (
     Activation,
     Attention,

@@ -5,7 +5,7 @@ Absent keys take the published class's defaults."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from plainformer.records import replace
 
 from plainformer.families import hybrids
 from plainformer.families.parts import Layer, feed_forward, linear, pre_norm_layer, rms_norm, sublayer

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from re import sub
 from typing import Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.configs import read
+from plainformer.records import is_dataclass
 from plainformer.spec import Activation, Attention, Experts, FeedForward, Linear, NormedLinear, Scaling, Spec
 from plainformer.tree import children, walk
 

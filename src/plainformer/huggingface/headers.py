@@ -9,11 +9,11 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from plainformer.faults import PlainformerError, refuse
+from plainformer.records import dataclass
 
 MOST_HEADER = 100_000_000  # bytes, as the format's own library allows
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16}

@@ -5,7 +5,8 @@ Works on NumPy arrays and on torch tensors alike: `xp` is the library (numpy or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
@@ -53,9 +54,42 @@ def spellings(name: str) -> Iterator[str]:
             yield plain.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 
 
+# What classes store once and call by several names; which of them a file has is up to who wrote it.
+SAME = {
+    "shared.weight": ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+    "model.shared.weight": ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
+    "cls.predictions.bias": ("cls.predictions.decoder.bias",),
+    "lm_head.bias": ("lm_head.decoder.bias",),
+    "predictions.bias": ("predictions.decoder.bias",),
+}
+
+
 def written(name: str, theirs: Mapping[str, Any]) -> str | None:
     """The name under which a checkpoint has this tensor."""
-    return next((spelling for spelling in spellings(name) if spelling in theirs), None)
+    names = (spelling for one in (name, *SAME.get(name, ())) for spelling in spellings(one))
+    return next((spelling for spelling in names if spelling in theirs), None)
+
+
+def plain(model_type: str, names: Iterable[str]) -> dict[str, str]:
+    """{name as its class writes it: name as stored}. Wrappers leave their marks (`_orig_mod.` of torch.compile,
+    `module.` of data parallelism), and so does a class around the class: what stands before the token table's own name.
+
+    Refuses two tensors of one name.
+    """
+    clean = {stored: re.sub(r"^(module\.)+", "", stored.replace("_orig_mod.", "")) for stored in names}
+    table = next(r.theirs for r in table_of(model_type) if r.ours[0] == "embedding.weight")
+    anchors = [name for name in spellings(table) if "." in name]
+    around = ""
+    if not set(anchors) & set(clean.values()):
+        before = {name.removesuffix(end) for end in anchors for name in clean.values() if name.endswith(f".{end}")}
+        around = min(before, key=len, default="")
+    out: dict[str, str] = {}
+    for stored, name in clean.items():
+        name = name.removeprefix(around)
+        if name in out:
+            raise refuse(stored, out[name], "is another name of the same tensor", "which of them counts is not said")
+        out[name] = stored
+    return out
 
 
 def own_head(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> bool:

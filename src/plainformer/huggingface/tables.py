@@ -5,8 +5,9 @@ Names are those of the class with a head; `names.spellings` says how else they a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from plainformer.records import dataclass
 
 Lies = Literal["same", "turned", "split", "split turned", "split in heads", "stacked", "pairs", "pairs turned"]
 

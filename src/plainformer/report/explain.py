@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from plainformer.cost import Cost, rules
 from plainformer.cost.flops import Work, flops
+from plainformer.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plainformer.cost import Cost, rules
 from plainformer.ledger import Ledger, Weight
+from plainformer.records import dataclass
 from plainformer.spec import Spec
 
 if TYPE_CHECKING:
