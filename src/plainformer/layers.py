@@ -5,8 +5,9 @@ B batch, T new positions, D d_model, F d_ff, E experts, N tokens of all rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from plainformer import spec as s
 from plainformer.faults import refuse
 
 if TYPE_CHECKING:
+    from plainformer.model import Head
     from plainformer.states import Where
 
 
@@ -49,14 +51,19 @@ def own_linear(module: nn.Module, part: s.Linear, *stacked: int) -> None:
         module.lora_b = nn.Parameter(torch.empty(*stacked, part.n_out, part.lora.rank))
 
 
-def apply_linear(module: nn.Module, part: s.Linear, x: Tensor, weight: Tensor, expert: int | None = None) -> Tensor:
+Product: TypeAlias = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]  # x, W, b -> x W^T + b
+
+
+def apply_linear(
+    module: Linear | NormedLinear | Head, part: s.Linear, x: Tensor, weight: Tensor, expert: int | None = None
+) -> Tensor:
     """x W^T + b, with the low-rank correction if there is one; of one expert where they are stacked."""
 
     def own(name: str) -> Tensor:
         tensor = cast(Tensor, getattr(module, name))
         return tensor if expert is None else tensor[expert]
 
-    y = F.linear(x, weight, own("bias") if part.bias else None)
+    y = module.product(x, weight, own("bias") if part.bias else None)
     if part.lora:
         y = y + F.linear(F.linear(x, own("lora_a")), own("lora_b")) * (part.lora.alpha / part.lora.rank)
     return y
@@ -65,6 +72,7 @@ def apply_linear(module: nn.Module, part: s.Linear, x: Tensor, weight: Tensor, e
 @build.register(s.Linear)
 class Linear(nn.Module):
     weight: Tensor
+    product: Product = staticmethod(F.linear)  # another with the same answer may take its place: `rows`
 
     def __init__(self, part: s.Linear, *stacked: int) -> None:
         super().__init__()
@@ -95,6 +103,7 @@ class Norm(nn.Module):
 @build.register(s.NormedLinear)
 class NormedLinear(nn.Module):
     weight: Tensor
+    product: Product = staticmethod(F.linear)
 
     def __init__(self, part: s.NormedLinear) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.initial import draws
 from plainformer.kernels import ACTIVATIONS, attention, fused_attention, rotate
 from plainformer.kernels import cross_entropy as cross_entropy
-from plainformer.layers import add, apply_linear, own_linear, through
+from plainformer.layers import Product, add, apply_linear, own_linear, through
 from plainformer.layers import build as build
 from plainformer.states import Memory, State, Where
 from plainformer.tree import walk
@@ -226,6 +226,7 @@ class Tokens(nn.Module):
 @build.register(s.Head)
 class Head(nn.Module):
     weight: Tensor
+    product: Product = staticmethod(F.linear)
 
     def __init__(self, part: s.Head) -> None:
         super().__init__()

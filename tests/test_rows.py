@@ -1,0 +1,164 @@
+"""Few rows through a matrix by the compiled product: torch's answer, from weights of any kind; and the plain way."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import plainformer as pf
+from plainformer.faults import PlainformerError
+from plainformer.generation import generate
+from plainformer.rows import RowProduct, compiled, library, products, quicken
+from specs import TINY
+
+ROWS, REASON = library()
+needs_a_compiler = pytest.mark.skipif(ROWS is None, reason="no C compiler is here")
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 8, 9])
+@pytest.mark.parametrize(("n_out", "n_in"), [(1, 1), (4, 16), (7, 33), (13, 300)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_product_is_torch_s(n_rows: int, n_out: int, n_in: int, biased: bool) -> None:
+    torch.manual_seed(n_rows)
+    x, weight = torch.randn(n_rows, n_in), torch.randn(n_out, n_in)
+    bias = torch.randn(n_out) if biased else None
+    product = RowProduct(ROWS)
+    torch.testing.assert_close(
+        product(x, weight, bias), F.linear(x, weight, bias), rtol=0, atol=2e-6 * n_in**0.5 + 1e-6
+    )
+    narrow = [y if y is None else y.bfloat16() for y in (x, weight, bias)]
+    wide = [y if y is None else y.double() for y in narrow]
+    exact = F.linear(*wide)
+    torch.testing.assert_close(product(*narrow).double(), exact, rtol=2**-8, atol=1e-4)
+    steps, scale = products.rounded(weight)
+    exact = F.linear(x.double(), steps.double() * scale[:, None].double(), wide[2] if bias is None else bias.double())
+    torch.testing.assert_close(RowProduct(ROWS, scale[None])(x, steps, bias).double(), exact, rtol=0, atol=1e-4)
+
+
+@needs_a_compiler
+def test_it_is_the_compiled_one_that_answers() -> None:
+    """A product that always handed on to torch would pass the test above."""
+    called = []
+
+    class Seen:
+        def rows(self, *arguments: object) -> int:
+            called.append(arguments)
+            assert ROWS is not None
+            return int(ROWS.rows(*arguments))
+
+    product = RowProduct(Seen())  # type: ignore[arg-type]
+    product(torch.ones(1, 3), torch.ones(2, 3))
+    assert len(called) == 1
+    product(torch.ones(9, 3), torch.ones(2, 3))  # many rows: torch's
+    product(torch.ones(1, 3).double(), torch.ones(2, 3).double())  # float64 is exact or nothing
+    with torch.enable_grad():
+        product(torch.ones(1, 3), torch.ones(2, 3))
+    assert len(called) == 1
+
+
+@needs_a_compiler
+def test_what_is_no_number_stays_none() -> None:
+    x = torch.tensor([[torch.nan, 1.0], [torch.inf, 1.0], [3e38, 3e38]])
+    for dtype in (torch.float32, torch.bfloat16):
+        y = RowProduct(ROWS)(x.to(dtype), torch.eye(2).to(dtype) + 1)
+        assert y[0].isnan().all()
+        assert y[1].isinf().all()
+        assert (y[2].isinf()).all()
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-lora", "qwen3", "mixtral", "deepseek-v3", "qwen2-moe"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_quickened_model_says_the_same(name: str, dtype: torch.dtype) -> None:
+    spec = TINY[name]
+    model = pf.Transformer(spec).to(dtype)
+    quick, reason, error = quicken(copy.deepcopy(model))
+    assert (reason, error) == ("", 0.0)
+    tokens = torch.arange(5)[None] % spec.vocab_size
+    near = 1e-5 if dtype is torch.float32 else 0.05
+    for some in (tokens, tokens[:, :1]):
+        torch.testing.assert_close(quick(some), model(some), rtol=0, atol=near)
+    if dtype is torch.float32:
+        assert generate(quick, [1, 2, 3], 5, temperature=0).new == generate(model, [1, 2, 3], 5, temperature=0).new
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-lora", "qwen3", "mixtral", "deepseek-v3", "qwen2-moe"])
+def test_int8_is_the_model_of_the_rounded_weights_and_its_error_is_said(name: str) -> None:
+    """The same as a float32 model whose matrices hold the rounded numbers; few rows and many."""
+    spec = TINY[name]
+    model = pf.Transformer(spec)
+    plain = copy.deepcopy(model)
+    quick, _, error = quicken(model, "int8")
+    changed = total = 0.0
+    theirs = dict(plain.named_modules())
+    for place, module in quick.named_modules():
+        if isinstance(product := getattr(module, "product", None), RowProduct):
+            steps = module.weight if product.own is None else product.own
+            scales = product.scales if steps.ndim == 2 else product.scales[:, :, None]
+            wide = steps.float() * (scales[0][:, None] if steps.ndim == 2 else scales)
+            target = theirs[place].weight if product.own is None else plain.embedding.weight
+            changed += float((wide - target).square().sum())
+            total += float(target.square().sum())
+            assert (wide - target).abs().amax() <= target.abs().amax() / 254 * 1.001
+            if product.own is None:
+                target.copy_(wide)
+            else:  # a tied head rounds its own copy: the table stays as it was
+                theirs[place].product = lambda x, _w, b, wide=wide: F.linear(x, wide, b)
+    assert error == pytest.approx((changed / total) ** 0.5, rel=1e-6)
+    assert 0 < error < 0.02
+    tokens = torch.arange(12)[None] % spec.vocab_size
+    for some in (tokens, tokens[:, :1]):
+        torch.testing.assert_close(quick(some), plain(some), rtol=0, atol=1e-5)
+    with pytest.raises(PlainformerError, match="rounded already"):
+        quicken(quick, "int8")
+
+
+def test_without_a_compiler_torch_s_product_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "library", lambda: (None, "no C compiler is here"))
+    model = pf.Transformer(pf.presets["tiny"])
+    tokens = torch.tensor([[1]])
+    before = model(tokens)
+    quick, reason, _ = quicken(model)
+    assert reason == "no C compiler is here"
+    assert torch.equal(quick(tokens), before)
+
+
+def test_a_compiler_that_fails_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library.cache_clear()
+    try:
+        monkeypatch.setattr(compiled.shutil, "which", lambda name: "/bin/false")
+        assert library() == (None, "/bin/false could not compile rows.c")
+        library.cache_clear()
+        monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
+        assert library() == (None, "no C compiler is here")
+    finally:
+        library.cache_clear()
+    assert list((tmp_path / "plainformer").iterdir()) == []
+
+
+@needs_a_compiler
+def test_a_folder_that_others_may_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What lies in the cache is run: another's file there would be too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "plainformer").mkdir()
+    (tmp_path / "plainformer").chmod(0o777)
+    with pytest.raises(PermissionError, match="written by others"):
+        compiled.cache()
+    library.cache_clear()
+    try:
+        assert library()[0] is not None  # compiled into a folder of its own
+    finally:
+        library.cache_clear()
+    assert list((tmp_path / "plainformer").iterdir()) == []
