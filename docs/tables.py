@@ -58,6 +58,7 @@ READ = {
     ("ledger",): "every weight that a spec implies",
     ("formulas",): "each formula once: NumPy, float64, with its source",
     ("reference",): "the definition: one rule a part, composed of the formulas",
+    ("gradients",): "the same backwards, by hand: one rule a part",
     ("kernels", "layers", "experts", "model"): "the same in PyTorch, fast",
 }
 
@@ -66,9 +67,10 @@ def reading_order() -> str:
     """The files to read, and how long they may get."""
     lines = head("read in this order", "what it is", "lines")
     for files, words in READ.items():
-        links = ", ".join(f"[`{room}.py`](src/plainformer/{room}.py)" for room in files)
-        caps = {cap(room) for room in files}
-        lines.append(row(links, words, f"at most {max(caps)}{' each' if len(files) > 1 else ''}"))
+        names = [f"{room}.py" if (SOURCE / f"{room}.py").is_file() else f"{room}/" for room in files]
+        links = ", ".join(f"[`{name}`](src/plainformer/{name.rstrip('/')})" for name in names)
+        several = len(files) > 1 or names[0].endswith("/")
+        lines.append(row(links, words, f"at most {max(map(cap, files))}{' each' if several else ''}"))
     return "\n".join(lines) + "\n"
 
 
@@ -78,6 +80,8 @@ INSIDE = {
     ("RelativeBias", "run"): "`Stack`",
     ("Residual", "build"): "`Layer`",
     ("Spec", "run"): "`logits`",
+    ("RelativeBias", "gradients"): "`Stack`",
+    ("Spec", "gradients"): "`loss_and_gradients`",
     ("ChosenSoftmaxRouter", "cost"): "`Experts`",
     ("SoftmaxRouter", "cost"): "`Experts`",
     ("SigmoidRouter", "cost"): "`Experts`",
@@ -86,7 +90,7 @@ INSIDE = {
 
 def rules() -> dict[str, dict[str, str]]:
     """For each part that has weights: in which readings it has a rule ("yes"), stands inside another's, or has none."""
-    from plainformer import ledger, model, reference
+    from plainformer import gradients, ledger, model, reference
     from plainformer.cost.flops import flops
     from plainformer.tree import PARTS
 
@@ -97,6 +101,7 @@ def rules() -> dict[str, dict[str, str]]:
                 "count": True,
                 "cost": part in flops.registry,
                 "run": part in reference.run.registry,
+                "gradients": part in gradients.backward.registry,
                 "build": part in model.build.registry,
             }
             table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}
@@ -130,7 +135,7 @@ def recipe() -> str:
 
 
 def readings() -> str:
-    lines = head("part", "count", "cost", "run (NumPy)", "build (PyTorch)")
+    lines = head("part", "count", "cost", "run (NumPy)", "gradients (NumPy)", "build (PyTorch)")
     lines += [row(f"`{name}`", *cells.values()) for name, cells in rules().items()]
     return "\n".join(lines) + "\n"
 

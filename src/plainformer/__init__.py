@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from plainformer.presets import presets
 
 if TYPE_CHECKING:
-    from plainformer import reference
+    from plainformer import gradients, reference
     from plainformer.checkpoint import load
     from plainformer.conventions import CONVENTIONS, Convention, count
     from plainformer.cost import Cost
@@ -37,6 +37,7 @@ ROOMS = {
     "count": "conventions",
     "from_json": "tree",
     "generate": "generation",
+    "gradients": "gradients",
     "load": "checkpoint",
     "reference": "reference",
     "to_json": "tree",
@@ -54,6 +55,7 @@ __all__ = [
     "count",
     "from_json",
     "generate",
+    "gradients",
     "load",
     "presets",
     "read_spec",
