@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -248,11 +249,11 @@ def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
         pass
 
 
-def test_no_pickle_is_read_or_written() -> None:
+def test_no_pickle_is_written_and_none_read_that_could_run() -> None:
     """Nor could any be: the room never names what would."""
     folder = Path(runs.__file__).parent
     said = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
-    assert "torch.load" not in said
+    assert re.findall(r"torch\.load\(.*", said) == re.findall(r"torch\.load\(.*weights_only=True\)", said) != []
     assert "torch.save" not in said
     assert "import pickle" not in said
 

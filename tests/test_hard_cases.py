@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from plainformer.checkpoint import hub
+from plainformer.checkpoint import exporting
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.cli import evaluate as command
 from plainformer.cli import generate, main
@@ -177,7 +177,7 @@ def test_an_export_to_a_full_disk_says_so_and_leaves_nothing(
     def full(*_: object, **__: object) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(hub, "save_file", full)
+    monkeypatch.setattr(exporting, "save_file", full)
     assert "the disk is full" in refused("export", run, tmp_path / "folder")
     assert not list(tmp_path.iterdir())
 

@@ -105,17 +105,17 @@ def test_a_checkpoint_that_is_not_the_specs_is_refused_by_its_tensors_names(case
     names.to_ours(this.model_type, this.spec, this.theirs | {"model.layers.0.self_attn.rotary_emb.inv_freq": bias}, np)
 
 
-def test_quantised_weights_are_refused_not_misread(case: CaseOf, tmp_path: Path) -> None:
+def test_weights_packed_in_an_unknown_way_are_refused_not_misread(case: CaseOf, tmp_path: Path) -> None:
     """Their tensors have other numbers than the model: scales stand beside them."""
     this = case("llama linear")
     save_file(this.theirs, tmp_path / "model.safetensors")
     config = {"model_type": "llama", **this.stranger.settings}
-    for quantization in (None, {"quant_method": "fp8", "weight_block_size": [8, 8]}):
+    for quantization in (None, {"quant_method": "gptq", "bits": 4}):
         (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": quantization}))
         if quantization is None:
             assert load_hub(tmp_path).spec == this.spec
             continue
-        with pytest.raises(PlainformerError, match=r"quant_method = 'fp8': no rule unpacks quantised weights yet"):
+        with pytest.raises(PlainformerError, match=r"quant_method = 'gptq': no rule unpacks these weights yet"):
             load_hub(tmp_path)
 
 

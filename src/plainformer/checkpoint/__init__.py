@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from plainformer.model import Transformer
 
-__all__ = ["is_run", "load", "newest", "save_step", "tokenizer_of"]
+__all__ = ["is_run", "is_step", "load", "newest", "save_step", "tokenizer_of"]
 
 
 def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:

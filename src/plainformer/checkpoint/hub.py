@@ -1,101 +1,175 @@
-"""Folders as published on the hub: config.json, safetensors, tokenizer.json. In and out, named as transformers does."""
+"""Models in, from folders as published on the hub: config.json beside safetensors or torch files; each tensor is read
+into its place, one at a time."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
-from plainformer.checkpoint.atomic import folder_beside, unwritable
-from plainformer.checkpoint.runs import tensors_in
+from plainformer.checkpoint.packed import unpacked
+from plainformer.checkpoint.sources import DTYPES, Source, tensors_of
 from plainformer.conventions import untie
-from plainformer.faults import refuse
-from plainformer.huggingface import Reading, read_file, write
-from plainformer.huggingface.names import own_head, to_ours, to_theirs
-from plainformer.model import Transformer
-
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-def files_of(folder: Path) -> list[Path]:
-    """The safetensors files of a folder, by its index where it is sharded. Refuses absent ones by name."""
-    index = folder / INDEX
-    names = {WEIGHTS}
-    if index.is_file():
-        try:
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError):
-            raise refuse(str(index), "weight_map", "is not an index of safetensors files") from None
-    files = [folder / name for name in sorted(names)]
-    if missing := [file for file in files if not file.is_file()]:
-        raise refuse(str(missing[0]), None, "the file is missing", "weights are read from safetensors alone")
-    return files
-
-
-def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a folder by its published name, one at a time."""
-    for file in files_of(folder):
-        yield from tensors_in(file)
+from plainformer.faults import Fault, PlainformerError, refuse
+from plainformer.huggingface import headers, read_file
+from plainformer.huggingface.checking import BUFFERS, is_draft, shape_of
+from plainformer.huggingface.names import one_in, own_head, placed, plain, table_of, unforeseen, written
+from plainformer.huggingface.tables import Row
+from plainformer.ledger import Ledger
+from plainformer.model import Transformer, unready
+from plainformer.spec import Spec
 
 
 def load_hub(folder: str | Path, dtype: torch.dtype | None = None) -> Transformer:
     """The model in a published folder, in its own dtype or the one asked for.
 
     Raises PlainformerError: files absent or damaged, tensors absent or of other shapes, a family without a table,
-    weights that are quantised.
+    weights packed in a way without a rule.
     """
-    folder = Path(folder)
+    return load_source(source_of(Path(folder)), dtype)
+
+
+def source_of(folder: Path) -> Source:
+    """What a published folder holds, packed weights as if they were plain."""
     reading = read_file(folder)
-    if reading.quantization is not None:
-        method = reading.quantization.get("quant_method")
-        where = f"{folder / 'config.json'}: quantization_config.quant_method"
-        raise refuse(where, method, "no rule unpacks quantised weights yet", "it can be sized")
     if reading.unsaid:
         raise refuse(f"{folder / 'config.json'}: model_type", reading.model_type, reading.unsaid[0], "it can be sized")
-    theirs, spec = dict(tensors_of(folder)), reading.spec
-    spec = untie(spec) if own_head(reading.model_type, spec, theirs) else spec
-    ours = to_ours(reading.model_type, spec, theirs, torch)
-    model = Transformer(spec, initial=None).to(dtype or next(iter(theirs.values())).dtype)
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            tensor.copy_(ours[name])
+    table_of(reading.model_type)  # a family without one is refused before its files are opened
+    tensors, read = tensors_of(folder)
+    if reading.quantization is not None:
+        tensors, read = unpacked(reading, tensors, read, str(folder))
+    return Source(str(folder), reading, tensors, read)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which tensor of a source goes where; checked whole before a number is read."""
+
+    source: Source
+    spec: Spec
+    stored: Mapping[str, str]  # by the names that the class writes: the names as stored
+
+    @property
+    def model_type(self) -> str:
+        return self.source.reading.model_type
+
+    @cached_property
+    def told(self) -> dict[str, headers.Tensor]:
+        return {name: self.source.tensors[at] for name, at in self.stored.items()}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {w.name: w.shape for w in Ledger.of(self.spec).rows}
+
+    def rows(self) -> Iterator[tuple[Row, str, tuple[str, ...], str | None]]:
+        """Each tensor to read: its row, its expected name, ours, and the name it has here."""
+        for row, name, ours in placed(table_of(self.model_type), self.spec):
+            experts = range(self.shapes[ours[0]][0]) if row.lies == "stacked" else (0,)
+            for e in experts:
+                expected = name.replace("{e}", str(e))
+                yield row, expected, ours, written(expected, self.stored)
+
+    def faults(self) -> Iterator[Fault]:
+        where, seen = self.source.where, set[str]()
+        for row, name, ours, found in self.rows():
+            if found is None:
+                yield Fault(f"{where}: {name}", None, "is not in the checkpoint")
+                continue
+            seen.add(found)
+            one, want = self.told[found], shape_of(row, self.shapes, ours)
+            at = f"{one.file}: {self.stored[found]}"
+            if one.shape != want:
+                yield Fault(at, one.shape, f"must be {want}, by the config")
+            if one.dtype not in DTYPES:
+                yield Fault(at, one.dtype, f"must be one of {', '.join(DTYPES)}")
+        yield from unforeseen(self.model_type, self.spec, self.told)
+        yield from self.strangers(seen)
+
+    def strangers(self, seen: set[str]) -> Iterator[Fault]:
+        """Tensors that stand in a layer and that no row has a place for: an adapter, a scale, a layer too many."""
+        starts = {r.theirs.partition("{i}")[0] for r in table_of(self.model_type) if "{i}" in r.theirs}
+        layer = re.compile(
+            "|".join(rf"(?:{re.escape(s)}|{re.escape(s.partition('.')[2])})\d+\." for s in sorted(starts))
+        )
+        known = {found for name in self.rest() if (found := written(name, self.stored))}
+        for name in self.stored.keys() - seen - known:
+            draft = self.source.reading.config.get("num_nextn_predict_layers") and is_draft(name, self.spec)
+            if layer.match(name) and not name.endswith((*BUFFERS, *UNUSED)) and not draft:
+                yield Fault(
+                    self.stored[name], self.told[name].shape, "stands in a layer, and the config has no place for it"
+                )
+
+    def rest(self) -> Iterator[str]:
+        """Names that the table knows and `unforeseen` tells of."""
+        for r in table_of(self.model_type):
+            for i in range(len(self.spec.main.layers)) if "{i}" in r.theirs else ():
+                yield r.theirs.replace("{i}", str(i))
+
+    def dtype(self) -> torch.dtype:
+        """In which most bytes are stored."""
+        n_bytes: Counter[str] = Counter()
+        for _, _, _, found in self.rows():
+            if found is not None:
+                n_bytes[self.told[found].dtype] += self.told[found].n_bytes
+        return DTYPES[n_bytes.most_common(1)[0][0]]
+
+
+# Of classes that once held them and hold them no more: read by none.
+UNUSED = (".EncDecAttention.relative_attention_bias.weight", ".k_scale", ".v_scale", ".attn.rotary_emb.cos_cached")
+
+
+class Lazy(dict[str, Any]):
+    """Tensors by name, read when asked for."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.stored)
+        self.plan = plan
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.plan.source.read(self.plan.stored[name])
+
+
+def plan_of(source: Source) -> Plan:
+    """Where everything goes. Refuses, all at once, what is absent, of another shape or dtype, or has no place."""
+    reading = source.reading
+    plan = Plan(source, reading.spec, plain(reading.model_type, source.tensors))
+    faults = list(plan.faults())
+    if not faults and own_head(reading.model_type, plan.spec, Lazy(plan)):
+        plan = Plan(source, untie(plan.spec), plan.stored)
+        faults = list(plan.faults())
+    if faults:
+        raise PlainformerError(faults)
+    return plan
+
+
+@torch.no_grad()
+def load_source(source: Source, dtype: torch.dtype | None = None) -> Transformer:
+    """The model, each tensor read into its place: never is more than one held beside it."""
+    plan = plan_of(source)
+    if faults := list(unready(plan.spec)):
+        raise PlainformerError(faults)
+    with torch.device("meta"):  # shapes alone: nothing is filled twice
+        model = Transformer(plan.spec, initial=None)
+    model.to(dtype or plan.dtype()).to_empty(device="cpu")
+    mine, expert = model.state_dict(), Counter[str]()
+    kept = {name for name, _ in model.named_buffers()} if dtype is None else set()
+    for row, _, ours, found in plan.rows():
+        assert found is not None  # plan_of refuses
+        tensor = source.read(plan.stored[found])
+        if row.lies == "stacked":
+            mine[ours[0]][expert[ours[0]]].copy_(tensor)
+            expert[ours[0]] += 1
+            continue
+        for name, part in one_in(row, [tensor], ours, plan.shapes, plan.spec, torch).items():
+            if name in kept and part.dtype is not mine[name].dtype:  # a correction is kept finer than the weights
+                model.get_submodule(name.rpartition(".")[0]).register_buffer(name.rpartition(".")[2], part.clone())
+            else:
+                mine[name].copy_(part)
     return model.eval()
-
-
-def export(model: Transformer, folder: str | Path, tokenizer_json: Path | None = None) -> Reading:
-    """Write a folder that the family's class in transformers loads strictly; the reading of its config.json.
-
-    The folder appears whole or not at all. Raises PlainformerError: it is not empty, or no stock class holds the spec.
-    """
-    folder = Path(folder)
-    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        raise refuse(str(folder), "exists", "an export goes into a new or empty folder")
-    weights = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    dtype = next(iter(weights.values())).dtype
-    config: dict[str, Any] = write(model.spec, dtype=str(dtype).removeprefix("torch."))
-    theirs = to_theirs(config["model_type"], model.spec, weights, torch)
-    context = model.spec.max_seq_len
-    with folder_beside(folder) as part:
-        try:
-            save_file({name: t.contiguous() for name, t in theirs.items()}, part / WEIGHTS, metadata={"format": "pt"})
-        except SafetensorError as error:  # what the system says reaches us in its words
-            raise unwritable(folder, error) from None
-        dump(part / "config.json", config)
-        dump(part / "generation_config.json", {"do_sample": True, "max_length": context})
-        (part / WEIGHTS).chmod((part / "config.json").stat().st_mode)  # safetensors gives it to its owner alone
-        if tokenizer_json:
-            (part / "tokenizer.json").write_bytes(tokenizer_json.read_bytes())
-            said = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context}
-            dump(part / "tokenizer_config.json", said | {"clean_up_tokenization_spaces": False})
-    return read_file(folder)
-
-
-def dump(file: Path, data: dict[str, Any]) -> None:
-    file.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -10,18 +11,28 @@ from plainformer.cli.trained import wait_asleep
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run, a step's folder in it")
+    parser.add_argument("model", metavar="MODEL", help="a run, a step's folder in it, a folder as published")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder")
+    parser.add_argument("--shard-size", metavar="SIZE", default="5GB", help="the most in one file (default: 5GB)")
 
 
 def run(args: argparse.Namespace) -> int:
     wait_asleep()
-    from plainformer.checkpoint import load
-    from plainformer.checkpoint.hub import export
+    from plainformer.checkpoint import is_run, is_step, load
+    from plainformer.checkpoint.exporting import export, size_of
     from plainformer.checkpoint.runs import tokenizer_file
 
-    reading = export(load(args.model), args.folder, tokenizer_file(args.model))
-    class_name = reading.config["architectures"][0]
+    shard_bytes, ours = size_of(args.shard_size), is_run(args.model) or is_step(args.model)
+    published = not ours and os.path.isfile(Path(args.model) / "config.json")
+    reading = export(
+        load(args.model),
+        args.folder,
+        tokenizer_file(args.model) if ours else None,
+        like=args.model if published else None,
+        shard_bytes=shard_bytes,
+    )
+    name = (reading.config.get("architectures") or [reading.model_type])[0]
     print(Path(args.folder).resolve())
-    print(f"{class_name}: open it with transformers.AutoModelForCausalLM.from_pretrained", file=sys.stderr)
+    auto = "AutoModelForCausalLM" if reading.spec.decoder and not reading.spec.encoder else "AutoModel"
+    print(f"{name}: open it with transformers.{auto}.from_pretrained", file=sys.stderr)
     return 0

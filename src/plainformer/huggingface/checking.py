@@ -9,7 +9,7 @@ from math import prod
 
 from plainformer.huggingface.configs import Reading
 from plainformer.huggingface.headers import read_folder
-from plainformer.huggingface.names import placed, spellings
+from plainformer.huggingface.names import placed, plain, written
 from plainformer.huggingface.tables import TABLES, Row
 from plainformer.ledger import Ledger
 from plainformer.records import dataclass
@@ -99,12 +99,13 @@ def check(folder: str, reading: Reading) -> Checked:
     dtypes: Counter[str] = Counter()
     for tensor in held.tensors.values():
         dtypes[tensor.dtype] += tensor.n_bytes
-    left = set(held.tensors)
+    left, stored = set(held.tensors), dict[str, str]()
     missing, misshaped = [], []
     tied, named = "no", reading.model_type in TABLES
     if named:
+        stored = plain(reading.model_type, held.tensors)
         for name, shape, is_tied in asked(reading.model_type, reading.spec):
-            found = next((written for written in spellings(name) if written in held.tensors), None)
+            found = stored.get(written(name, stored) or "")
             if is_tied:
                 tied = "stored" if found else "not stored"
             elif found is None and not (reading.quantization and packed(name, left)):

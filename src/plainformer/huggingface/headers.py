@@ -125,6 +125,7 @@ def read_folder(folder: str) -> Folder:
         files = sorted(set(promised.values()))
     else:
         files = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
+        files = ["model.safetensors"] if "model.safetensors" in files else files  # what stands beside it is not of it
     if not files:
         raise refuse("--check", folder, "the folder holds no safetensors file")
     tensors: dict[str, Tensor] = {}
