@@ -85,3 +85,28 @@ def test_sizing_a_config_loads_none_of_what_standard_data_classes_need(tmp_path:
     n, *loaded = done.stderr.split()
     assert not {"dataclasses", "inspect", "ast", "tokenize", "pathlib", "difflib", "rich", "numpy"} & {*loaded}
     assert int(n) < 75
+
+
+def test_a_model_of_61_layers_takes_little_more_work_than_one_of_12(capsys: pytest.CaptureFixture[str]) -> None:
+    """Layers that are alike are read once: what is left is to name their weights. Counted in calls, so that no machine
+    is too slow; read layer by layer it was twenty times as many."""
+    from plainformer.cli import main
+
+    def calls(name: str) -> int:
+        main(["size", name, "--json"])  # modules are loaded, presets made
+        found = 0
+
+        def count(frame: object, event: str, _: object) -> None:
+            nonlocal found
+            found += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            main(["size", name, "--json"])
+        finally:
+            sys.setprofile(before)
+        return found
+
+    small, large = calls("gpt2"), calls("deepseek-v3")
+    assert large < 5 * small, (small, large)

@@ -148,7 +148,7 @@ class Cost:
 def _notes(cost: Cost) -> list[str]:
     said = []
     spec, cache = cost.spec, cost.cache
-    if cost.ledger.active != cost.ledger.total:
+    if any(row.met[0] != row.met[1] for row in cost.ledger.rows):
         said.append("operations, 2N and 6ND are of the experts that a token meets; bytes are of all experts")
     if cache.windows:
         sizes = " and ".join(f"{window:,}" for window in cache.windows)

@@ -55,18 +55,28 @@ def stored_bytes(
             raise Unclear(f"{method} is not understood")
         packed, left_out = METHODS[method](quantization)
         excluded = names_left_out(left_out, spec, model_type)
-        total, n_packed = 0, 0
+        total, n_packed, sizes = 0, 0, dict[object, int | None]()
         for row in rows:
-            matrix = as_matrix(row) if row.name not in excluded else None
-            size = packed(matrix) if matrix else None
+            alike = row.shape, row.kind, place_in_layer(row.name), row.name in excluded  # layers say the same again
+            if alike not in sizes:
+                matrix = as_matrix(row) if row.name not in excluded else None
+                size = packed(matrix) if matrix else None
+                sizes[alike] = None if matrix is None or size is None else size * matrix.times
+            size = sizes[alike]
             n_packed += size is not None
-            total += rules.n_bytes(row.count, dtype) if matrix is None or size is None else size * matrix.times
+            total += rules.n_bytes(row.count, dtype) if size is None else size
         if not n_packed:
             raise Unclear(f"{method} packs none of this model's weights")
     except Unclear as reason:
         return None, [f"weights are stored quantised ({method}), and their bytes are not worked out: {reason}"]
     said = f"as stored: {method}, with its scales; tables, norms, routers and what it leaves out in {dtype}"
     return total, [said, *assumed]
+
+
+def place_in_layer(name: str) -> str:
+    """A weight's name without its layer's number."""
+    stack, _, inside = name.partition(".layers.")
+    return stack + inside.partition(".")[2] if inside else name
 
 
 def as_matrix(row: Weight) -> Matrix | None:

@@ -35,16 +35,19 @@ def by_part(rows: Iterable[Weight]) -> dict[str, int]:
     """Parameters by part; their sum is the total. "other": mixers that are not attention, adapters, towers."""
     parts = dict.fromkeys(PARTS, 0)
     for row in rows:
-        parts[row.kind if row.kind in parts else "other"] += row.count
+        if count := row.count:
+            parts[row.kind if row.kind in parts else "other"] += count
     return parts
 
 
 def parameters(rows: Sequence[Weight]) -> dict[str, Any]:
     """Counts of a ledger's rows. Active: what one token meets, with both tables, without the input table (where the
     head is a matrix of its own), without both."""
-    table = sum(row.count for row in rows if row.name == "embedding.weight")
-    head = sum(row.count for row in rows if row.name == "head.weight")
-    bias = sum(row.count for row in rows if row.name == "head.bias") if head else 0
+    named = {row.name: row for row in rows}
+    table, head, bias = (
+        named[name].count if name in named else 0 for name in ("embedding.weight", "head.weight", "head.bias")
+    )
+    bias = bias if head else 0
     total, active = sum(row.count for row in rows), sum(row.active for row in rows)
     tied = any(row.same_as == "embedding.weight" for row in rows)
     return {
@@ -64,11 +67,11 @@ def by_layers(rows: Iterable[Weight]) -> list[dict[str, Any]]:
     counts: dict[tuple[str, int], int] = {}
     for row in rows:
         stack, found, rest = row.name.partition(".layers.")
-        if found and row.count:
+        if found and (count := row.count):
             number, _, place = rest.partition(".")
             key = (f"{stack}.layers", int(number))
             shapes.setdefault(key, []).append((place, row.shape))
-            counts[key] = counts.get(key, 0) + row.count
+            counts[key] = counts.get(key, 0) + count
     alike: dict[tuple[str, tuple[Any, ...]], list[int]] = {}
     for (stack, layer), inside in shapes.items():
         alike.setdefault((stack, tuple(inside)), []).append(layer)
@@ -107,13 +110,13 @@ def facts(
         asked |= training(cost, plan)
         exact = asked["training_memory"]["flops_per_token"] * tokens if tokens is not None else None
     hours = rules.device_hours(exact, sustained) if exact is not None and sustained else None
-    causal = bool(cost.cache.parts)
+    causal, total = bool(cost.cache.parts), cost.ledger.total
     sheet: dict[str, Any] = {
         "family": subject.family,
         "model_type": subject.model_type,
         "parameters": parameters(rows),
         "weights_bytes": {
-            **{dtype: cost.weights_bytes(dtype) for dtype in ("float32", "bfloat16", "fp8", "int8", "int4")},
+            **{dtype: rules.n_bytes(total, dtype) for dtype in ("float32", "bfloat16", "fp8", "int8", "int4")},
             "as_stored": stored,
         },
         "kv_cache": {
