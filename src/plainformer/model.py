@@ -36,6 +36,7 @@ def heads(x_BTN: Tensor, width: int) -> Tensor:
 @build.register(s.Attention)
 class Attention(nn.Module):
     place = ""
+    fused = staticmethod(fused_attention)  # another with the same answer may take its place: `rows`
     q: nn.Module
     k: nn.Module
     v: nn.Module
@@ -79,7 +80,7 @@ class Attention(nn.Module):
         part, scores, n_keys = self.part, self.part.scores, k_BGSK.shape[2]
         if where.trace is None and scores.softcap is None and self.sinks is None:
             mask, causal = (where.across(n_keys), False) if part.cross else where.mask(part.window, n_keys, bias)
-            return fused_attention(q_BHTK, k_BGSK, v_BGSK, mask, causal, scores.scale)
+            return self.fused(q_BHTK, k_BGSK, v_BGSK, mask, causal, scores.scale)
         allowed = where.across(n_keys) if part.cross else where.allowed(part.window, n_keys)
         out_BHTK, weights_BHTS = attention(
             q_BHTK, k_BGSK, v_BGSK, allowed, scores.scale, bias, scores.softcap, self.sinks

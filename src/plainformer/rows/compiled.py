@@ -49,7 +49,7 @@ def compiled(compiler: str, source: bytes, folder: Path) -> Path | None:
         text, half = Path(work) / "rows.c", Path(work) / "rows.so"
         text.write_bytes(source)
         for flags in FLAGS:
-            command = [compiler, "-O3", *flags, "-fPIC", "-shared", str(text), "-o", str(half)]
+            command = [compiler, "-O3", *flags, "-fPIC", "-shared", str(text), "-o", str(half), "-lm"]
             if subprocess.run(command, capture_output=True, timeout=SECONDS).returncode == 0:
                 os.replace(half, made)  # whole or not at all, whoever else compiles it now
                 return made
@@ -74,7 +74,8 @@ def library() -> tuple[ctypes.CDLL | None, str]:
         loaded = ctypes.CDLL(str(made))
     except (OSError, subprocess.SubprocessError) as fault:
         return None, f"rows.c could not be compiled ({type(fault).__name__})"
-    place, number = ctypes.c_void_p, ctypes.c_long
-    loaded.rows.argtypes = [ctypes.c_int, *[place] * 5, *[number] * 3, *[ctypes.c_int] * 2]
-    loaded.rows.restype = ctypes.c_int
+    kind, place, number = ctypes.c_int, ctypes.c_void_p, ctypes.c_long
+    loaded.rows.argtypes = [kind, kind, *[place] * 5, *[number] * 3, ctypes.c_int]
+    loaded.attend.argtypes = [kind, *[place] * 5, *[number] * 10, ctypes.c_float, ctypes.c_int]
+    loaded.rows.restype = loaded.attend.restype = ctypes.c_int
     return loaded, ""

@@ -1,20 +1,20 @@
-"""The product that a model's matrices take when few rows are read: compiled, from float32, bfloat16 or int8 weights.
+"""What a model's matrices and attentions do when few rows are read: compiled, from float32, bfloat16 or int8 weights.
 
-B rows of x, O outputs, I inputs.
+O outputs, I inputs; B rows, H heads, G kv heads, T new positions (one), S all positions, K d_head, J d_value.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plainformer.faults import refuse
+from plainformer.kernels import fused_attention
 from plainformer.layers import Linear, NormedLinear
-from plainformer.model import Head, LatentAttention, Transformer
+from plainformer.model import Attention, Head, LatentAttention, Transformer
 from plainformer.rows.compiled import library
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
@@ -22,7 +22,8 @@ FEW = 8  # rows; torch's own product, which makes blocks of both sides, wins abo
 
 
 class RowProduct:
-    """x W^T + b as F.linear has it; for few rows without gradients by the compiled library.
+    """x W^T + b as F.linear has it; for few rows without gradients by the compiled library (which, against int8
+    weights, takes x in 13 bits: what that changes is far below what the weights' rounding does).
 
     scales: of int8 weights, what each row of W is multiplied by, (1, O), or (E, O) of stacked experts, float32.
     """
@@ -38,24 +39,60 @@ class RowProduct:
         if self.rows is None or n_rows > FEW or not self._can(x, weight):
             return F.linear(x, weight if scale is None else widened(weight, scale, x.dtype), bias)
         x, y = x.contiguous(), x.new_empty(*x.shape[:-1], n_out)
-        failed = self.rows.rows(
+        done = self.rows.rows(
             KINDS[weight.dtype],
+            KINDS[x.dtype],
             weight.data_ptr(),
             x.data_ptr(),
             None if bias is None else bias.data_ptr(),
             None if scale is None else scale.data_ptr(),
             y.data_ptr(),
             *(n_rows, n_out, n_in),
-            x.dtype is torch.bfloat16,
             torch.get_num_threads(),
         )
-        if failed:
-            raise MemoryError("no memory for a row of numbers")
-        return y
+        return finished(done, y)
 
     def _can(self, x: Tensor, weight: Tensor) -> bool:
         fits = x.dtype is weight.dtype or (weight.dtype is torch.int8 and x.dtype in (torch.float32, torch.bfloat16))
         return fits and weight.dtype in KINDS and x.is_cpu and not torch.is_grad_enabled() and weight.is_contiguous()
+
+
+def finished(done: int, y: Tensor) -> Tensor:
+    if done:
+        raise MemoryError("no memory for a few rows of numbers")
+    return y
+
+
+class RowAttention:
+    """What `kernels.fused_attention` gives; for one query a head, without gradients, by the compiled library."""
+
+    def __init__(self, rows: ctypes.CDLL) -> None:
+        self.rows = rows
+
+    def __call__(
+        self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSJ: Tensor, mask: Tensor | None, causal: bool, scale: float
+    ) -> Tensor:
+        (n_rows, n_heads, n_new, d_head), (_, n_kv, n_keys, d_value) = q_BHTK.shape, v_BGSJ.shape
+        side_by_side = (k_BGSK.stride()[2:], v_BGSJ.stride()[2:]) == ((d_head, 1), (d_value, 1))
+        seen = mask is None or (mask.dtype is torch.bool and mask.shape[1:3] == (1, 1))
+        one = n_new == 1 and q_BHTK.dtype is k_BGSK.dtype and q_BHTK.dtype in (torch.float32, torch.bfloat16)
+        if not (one and side_by_side and seen and q_BHTK.is_cpu) or torch.is_grad_enabled():
+            return fused_attention(q_BHTK, k_BGSK, v_BGSJ, mask, causal, scale)
+        q_BHTK, out_BHTJ = q_BHTK.contiguous(), q_BHTK.new_empty(n_rows, n_heads, 1, d_value)
+        mask = None if mask is None else mask.expand(n_rows, 1, 1, n_keys).contiguous()
+        done = self.rows.attend(
+            KINDS[q_BHTK.dtype],
+            q_BHTK.data_ptr(),
+            k_BGSK.data_ptr(),
+            v_BGSJ.data_ptr(),
+            None if mask is None else mask.data_ptr(),
+            out_BHTJ.data_ptr(),
+            *(n_rows, n_heads, n_kv, n_keys, d_head, d_value),
+            *(*k_BGSK.stride()[:2], *v_BGSJ.stride()[:2]),
+            scale,
+            torch.get_num_threads(),
+        )
+        return finished(done, out_BHTJ)
 
 
 def widened(weight_OI: Tensor, scale_O: Tensor, dtype: torch.dtype) -> Tensor:
@@ -85,10 +122,12 @@ def quicken(model: Transformer, weights: str | None = None) -> tuple[Transformer
     changed = total = 0.0
     kept = {id(module.kv_up) for module in model.modules() if isinstance(module, LatentAttention)}  # used unmultiplied
     for module in model.modules():
+        if isinstance(module, Attention) and rows is not None:
+            module.fused = RowAttention(rows)
         if not isinstance(module, (Linear, NormedLinear, Head)) or id(module) in kept:
             continue
         tied = isinstance(module, Head) and module.part.tied
-        weight = cast(Tensor, model.embedding.weight if tied else module.weight)
+        weight = model.embedding.weight if tied else module.weight
         if weights is None:
             module.product = RowProduct(rows)
             continue
