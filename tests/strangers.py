@@ -156,6 +156,13 @@ def longer(spec: Spec) -> Spec:
 STRANGERS: dict[str, Stranger] = {
     "bert": Stranger("BertForMaskedLM", SIZES, types=True, encoder=True),
     "bert base": Stranger("BertModel", SIZES, types=True, encoder=True),
+    "roberta": Stranger("RobertaForMaskedLM", SIZES | SPECIAL, types=True, encoder=True),
+    "roberta base": Stranger("RobertaModel", SIZES | SPECIAL | {"pad_token_id": 1}, types=True, encoder=True),
+    "distilbert": Stranger(
+        "DistilBertForMaskedLM",
+        {"vocab_size": VOCAB, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40, "max_position_embeddings": 64},
+        encoder=True,
+    ),
     "albert": Stranger(
         "AlbertForMaskedLM", SIZES | {"embedding_size": 10, "num_hidden_layers": 3}, types=True, encoder=True
     ),

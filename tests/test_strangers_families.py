@@ -143,7 +143,19 @@ def test_a_base_class_has_a_pooler_too(case: CaseOf) -> None:
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 DECODED = ("gemma2", "gpt_oss", "deepseek_v3", "deepseek_v3 without rank, yarn", "mixtral", "qwen2_moe", "bloom")
-DECODED += ("opt post-norm, narrow", "llama yarn", "t5", "t5 1.1, tied", "bart")
+DECODED += (
+    "opt post-norm, narrow",
+    "llama yarn",
+    "gemma",
+    "gemma3",
+    "olmo2",
+    "olmo3",
+    "phi3",
+    "qwen3_moe",
+    "t5",
+    "t5 1.1, tied",
+    "bart",
+)
 
 
 @torch.no_grad()
@@ -180,7 +192,7 @@ def test_greedy_decoding_with_a_cache_gives_the_familys_tokens(which: str, case:
 
 # --- padding ----------------------------------------------------------------------------------------------------------
 
-PADDED = ("bert", "albert", "modernbert", "t5 encoder", "t5", "bart")
+PADDED = ("bert", "roberta", "distilbert", "albert", "modernbert", "t5 encoder", "t5", "bart")
 
 
 def in_a_batch(this: Case, heeded: bool = True) -> tuple[Tensor, Tensor, list[int]]:

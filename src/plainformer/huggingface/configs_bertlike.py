@@ -90,7 +90,8 @@ def roberta_like(
 
 
 def roberta(keys: Keys) -> Spec:
-    return roberta_like(keys)
+    """Its positions begin after the padding token's number."""
+    return roberta_like(keys, offset=keys.count("pad_token_id", default=1, least=0) + 1)
 
 
 def ernie(keys: Keys) -> Spec:

@@ -219,6 +219,39 @@ BERT = (
     *both("cls.predictions.transform.LayerNorm", "head.norm"),
 )
 
+ROBERTA = (
+    row("roberta.embeddings.word_embeddings.weight", "embedding.weight"),
+    row("roberta.embeddings.position_embeddings.weight", "encoder.positions.weight"),
+    row("roberta.embeddings.token_type_embeddings.weight", "embedding.types.weight"),
+    *both("roberta.embeddings.LayerNorm", "encoder.norm_first"),
+    *several("roberta.encoder.layer.{i}", ENCODER, BERT_LAYER),
+    *both("roberta.pooler.dense", "head", without="head.transform.weight"),
+    row("lm_head.decoder.weight", "head.weight", beside="head.transform.weight"),
+    row("lm_head.bias", "head.bias", beside="head.transform.weight"),
+    *both("lm_head.dense", "head.transform"),
+    *both("lm_head.layer_norm", "head.norm"),
+)
+
+DISTILBERT_LAYER = {
+    "attention.q_lin": "attention.q",
+    "attention.k_lin": "attention.k",
+    "attention.v_lin": "attention.v",
+    "attention.out_lin": "attention.out",
+    "sa_layer_norm": "attention_norm_sum",
+    "ffn.lin1": "feed_forward.up",
+    "ffn.lin2": "feed_forward.down",
+    "output_layer_norm": "feed_forward_norm_sum",
+}
+DISTILBERT = (
+    row("distilbert.embeddings.word_embeddings.weight", "embedding.weight"),
+    row("distilbert.embeddings.position_embeddings.weight", "encoder.positions.weight"),
+    *both("distilbert.embeddings.LayerNorm", "encoder.norm_first"),
+    *several("distilbert.transformer.layer.{i}", ENCODER, DISTILBERT_LAYER),
+    *both("vocab_transform", "head.transform"),
+    *both("vocab_layer_norm", "head.norm"),
+    *both("vocab_projector", "head"),
+)
+
 ALBERT_LAYER = {
     "attention.query": "attention.q",
     "attention.key": "attention.k",
@@ -336,6 +369,10 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "deepseek_v3": DEEPSEEK,
     "gpt_oss": GPT_OSS,
     "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
+    "distilbert": DISTILBERT,
     "albert": ALBERT,
     "modernbert": MODERNBERT,
     "bart": BART,
