@@ -6,7 +6,7 @@ d_x, entry j of which is, by the chain rule, the sum over i of d_y_i * (how fast
 Jacobian, as many rows as y and as many columns as x, is never written down.
 
 T new positions, S all positions, H heads, G kv heads, K d_head, J d_value, V vocabulary, E experts, I inputs,
-O outputs, N rows of any number of axes, R and C rows and columns of a matrix.
+O outputs.
 """
 
 from __future__ import annotations
@@ -171,11 +171,11 @@ def shared_back(d_HSK: Array, n_groups: int) -> Array:
     return np.asarray(d_HSK.reshape(n_groups, -1, *d_HSK.shape[1:]).sum(1))
 
 
-def table_back(shape: tuple[int, ...], rows_T: Array, d_y_TD: Array) -> Array:
+def table_back(shape: tuple[int, ...], rows: Array, d_y: Array) -> Array:
     """d_table of y = table[rows]: a row gets the sum over the places where it was read, and 0 where it never was."""
-    d_table_VD = np.zeros(shape)
-    np.add.at(d_table_VD, rows_T, d_y_TD)
-    return d_table_VD
+    d_table = np.zeros(shape)
+    np.add.at(d_table, rows, d_y)
+    return d_table
 
 
 def cross_entropy_back(logits_TV: Array, targets_T: Array) -> Array:

@@ -1,7 +1,4 @@
-"""From slopes to other weights: one step of AdamW, one of Muon.
-
-R and C rows and columns of a matrix, N matrices side by side, R <= C.
-"""
+"""From slopes to other weights: one step of AdamW, one of Muon."""
 
 from __future__ import annotations
 
@@ -54,15 +51,18 @@ def adamw_step(
     return moved, Moments(n, mean, square)
 
 
-def orthogonal(matrices_NRC: Array, n_steps: int = 5) -> Array:
-    """Matrices with the same singular vectors and singular values near 1: x <- a x + b (x x^T) x + c (x x^T)^2 x moves
-    each singular value by the same polynomial, never computing one (Jordan et al. 2024)."""
+def orthogonal(matrices: Array, n_steps: int = 5) -> Array:
+    """Matrices (..., R, C), R <= C, with the same singular vectors and singular values near 1, 0.7 to 1.2.
+
+    x <- a x + b (x x^T) x + c (x x^T)^2 x takes each singular value s to a s + b s^3 + c s^5, and none is ever computed
+    (Jordan et al. 2024).
+    """
     a, b, c = QUINTIC
-    x_NRC = matrices_NRC / (np.sqrt((matrices_NRC**2).sum((-2, -1), keepdims=True)) * 1.02 + 1e-7)
+    x = matrices / (np.sqrt((matrices**2).sum((-2, -1), keepdims=True)) * 1.02 + 1e-7)
     for _ in range(n_steps):
-        xx_NRR = x_NRC @ x_NRC.swapaxes(-1, -2)
-        x_NRC = a * x_NRC + (b * xx_NRR + c * xx_NRR @ xx_NRR) @ x_NRC
-    return np.asarray(x_NRC)
+        xx = x @ x.swapaxes(-1, -2)
+        x = a * x + (b * xx + c * xx @ xx) @ x
+    return np.asarray(x)
 
 
 def muon_step(

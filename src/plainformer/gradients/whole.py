@@ -1,6 +1,6 @@
 """The slopes of a whole model's loss. One row of tokens at a time; the loss is of all rows together.
 
-T positions of a row, S of a source, D d_model, V what is scored, E experts.
+B rows, T positions of a row, S of a source, D d_model, V what is scored, E experts.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Row:
 
 def rows_of(tokens: ArrayLike, targets: ArrayLike, source: ArrayLike | None, types: ArrayLike | None) -> list[Row]:
     """One row or several of the same length."""
-    tokens_BT, targets_B = np.atleast_2d(tokens), np.atleast_2d(targets)
-    if len(tokens_BT) != len(targets_B):
+    tokens_BT, answers = np.atleast_2d(tokens), np.atleast_2d(targets)
+    if len(tokens_BT) != len(answers):
         raise refuse("targets", list(np.shape(targets)), f"must be as many rows as tokens ({len(tokens_BT)})")
     more = (None if y is None else np.atleast_2d(y) for y in (source, types))
     sources, kinds = ([None] * len(tokens_BT) if y is None else y for y in more)
-    return [Row(*row) for row in zip(tokens_BT, targets_B, sources, kinds, strict=True)]
+    return [Row(*row) for row in zip(tokens_BT, answers, sources, kinds, strict=True)]
 
 
 def loss_and_gradients(
