@@ -51,6 +51,29 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
+# --- how fast ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_weights_in_another_form_write_and_what_rounding_changed_is_told(
+    ask: Asked, runs: dict[str, str], dtype: str
+) -> None:
+    words = ["generate", runs["digits"], "--prompt", "1", "--seed", "3", "--max-new-tokens", "5", "--dtype", dtype]
+    status, out, err = ask(*words)
+    assert status == 0
+    assert len(out) == len("1") + 5 + len("\n")
+    assert bool(re.search(r"weights in 8 bits: off by 0\.[1-9]\d*%", err)) == (dtype == "int8")
+
+
+def test_without_a_compiler_one_line_says_so(ask: Asked, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from plainformer.rows import products
+
+    monkeypatch.setattr(products, "library", lambda: (None, "no C compiler is here"))
+    status, _, err = ask("generate", runs["xyz"], "--prompt", "x", "--greedy", "--max-new-tokens", "2")
+    assert status == 0
+    assert err.count("no C compiler is here: torch's own products are used") == 1
+
+
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 

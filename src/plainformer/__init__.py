@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from plainformer.generation import generate
     from plainformer.ledger import Ledger
     from plainformer.model import Transformer, build
+    from plainformer.rows import quicken
     from plainformer.spec import Spec
     from plainformer.tree import from_json, to_json
 
@@ -39,6 +40,7 @@ ROOMS = {
     "generate": "generation",
     "gradients": "gradients",
     "load": "checkpoint",
+    "quicken": "rows",
     "reference": "reference",
     "to_json": "tree",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "gradients",
     "load",
     "presets",
+    "quicken",
     "read_spec",
     "reference",
     "to_json",

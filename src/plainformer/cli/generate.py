@@ -52,6 +52,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     draw.add_argument(
         "--seed", type=int, metavar="N", help="the same seed, the same text; left out, one is drawn and told"
     )
+    speed = parser.add_argument_group("how fast")
+    speed.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "int8"),
+        help="weights in this form; smaller is read sooner. int8: rounded, by how much is told (as they are stored)",
+    )
     form = parser.add_argument_group("how to say it")
     form.add_argument("--json", action="store_true", help="one object: seed, rows of new tokens and text, speed")
     form.add_argument("--no-cache", action="store_true", help="read the whole text again for each token: to compare")
@@ -79,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
     check(args)
     prompts = list(prompts_of(args))
     model, tokenizer = trained(args.model)
+    quick(model, args.dtype)
     sampling = sampling_of(args, seed_of(args))
     asked = fitted(prompts, args, tokenizer, model.spec.max_seq_len)
     if args.seed is None and not sampling.greedy:
@@ -109,6 +116,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         tell(f"{n_new:,} tokens in {seconds:.2f} s: {n_new / max(seconds, 1e-9):,.0f} tokens/s")
     return 0
+
+
+def quick(model: Transformer, dtype: str | None) -> None:
+    """Weights in the form that is asked for, read as fast as this machine can."""
+    import torch
+
+    from plainformer.rows import quicken
+
+    if dtype in ("float32", "bfloat16"):
+        model.to(getattr(torch, dtype))
+    _, reason, error = quicken(model, "int8" if dtype == "int8" else None)
+    if reason:
+        tell(f"{reason}: torch's own products are used, which read more slowly")
+    if error:
+        tell(f"weights in 8 bits: off by {error:.2%} (root mean square, of that of the weights)")
 
 
 def shown(text: str) -> str:

@@ -187,7 +187,9 @@ class Decoding:
         running = self.running
         if not running:
             return []
-        logits_BV: NDArray[Any] = self._next_logits(running)[:, : self.n_tokens].double().cpu().numpy()
+        said_BV = self._next_logits(running)[:, : self.n_tokens].cpu()
+        wide_BV = said_BV if said_BV.dtype is torch.float64 else said_BV.float()
+        logits_BV: NDArray[Any] = wide_BV.numpy().astype(np.float64)
         logits_BV[:, self.never] = -np.inf
         drawn = []
         for logits_V, i in zip(logits_BV, running, strict=True):
