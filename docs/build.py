@@ -7,8 +7,8 @@ says what has drifted.
     <!-- made: NAME --> ... <!-- end -->       what the function of that name in tables.py gives
     <!-- measured: NAME --> ... <!-- end -->   a table, or a transcript, of docs/measured/NAME.json
 
-The pictures in DRAWN are made of commands' outputs. Every command on a page is parsed, and every link is followed as
-far as it leads inside the project.
+The pictures in DRAWN are made of commands' outputs; the pages of docs/lessons and their pictures by book.py. Every
+command on a page is parsed, and every link is followed as far as it leads inside the project.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "src")]
+import book  # noqa: E402
 import tables  # noqa: E402
 
 HELP_PYTHON = (3, 11)  # argparse lays its help out differently in each version: the page is one version's
@@ -44,7 +45,13 @@ MEASURED = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def pages() -> list[Path]:
+    """Pages written by hand, with parts that are made."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def lessons() -> list[Path]:
+    """Pages that are made whole."""
+    return sorted((ROOT / "docs" / "lessons").glob("*.md"))
 
 
 # --- outputs of commands ----------------------------------------------------------------------------------------------
@@ -236,6 +243,9 @@ def drifted() -> Iterator[tuple[Path, str]]:
         path, new = ROOT / "docs" / "pictures" / name, picture(name)
         if not path.is_file() or path.read_text(encoding="utf-8") != new:
             yield path, new
+    for path, new in book.made():
+        if not path.is_file() or path.read_text(encoding="utf-8") != new:
+            yield path, new
     help_page = ROOT / "docs" / "commands.md"
     if sys.version_info[:2] == HELP_PYTHON:
         new = commands()
@@ -243,16 +253,36 @@ def drifted() -> Iterator[tuple[Path, str]]:
             yield help_page, new
 
 
+def write_lessons(names: list[str], say: Callable[[str], Any]) -> int:
+    """The pages and pictures of these lessons, or of all, and nothing else."""
+    for path, new in book.made(names):
+        if not path.is_file() or path.read_text(encoding="utf-8") != new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(new, encoding="utf-8", newline="\n")
+            say(f"{path.name}: made anew")
+    found = list(book.faults(names))
+    for fault in found:
+        say(fault)
+    return 1 if found else 0
+
+
 def main(argv: list[str], say: Callable[[str], Any] = print) -> int:
     check, status = "--check" in argv, 0
+    if "--lessons" in argv:
+        names = [word for word in argv if not word.startswith("-")]
+        return write_lessons(names, say)
     for path, new in list(drifted()):
         if check:
             say(f"{path.name}: out of date; `make docs` makes it anew")
             status = 1
         else:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(new, encoding="utf-8", newline="\n")
             say(f"{path.name}: made anew")
-    for path in pages():
+    for fault in book.faults():
+        say(fault)
+        status = 1
+    for path in [*pages(), *lessons()]:
         for fault in faults(path, path.read_text(encoding="utf-8")):
             say(f"{path.name}: {fault}")
             status = 1

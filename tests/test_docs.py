@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT
 
 PAGE_NAMES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+LESSON_NAMES = [f"docs/lessons/{path.name}" for path in sorted((ROOT / "docs" / "lessons").glob("*.md"))]
 
 
 def load_build() -> ModuleType:
@@ -47,7 +48,7 @@ def test_the_help_of_every_command_is_on_its_page() -> None:
         assert page == build.commands()
 
 
-@pytest.mark.parametrize("name", PAGE_NAMES)
+@pytest.mark.parametrize("name", PAGE_NAMES + LESSON_NAMES)
 def test_what_a_page_says_by_hand_is_true(name: str) -> None:
     assert list(build.faults(ROOT / name, text_of(name))) == []
 
@@ -97,10 +98,12 @@ def test_a_table_that_was_never_measured_says_so() -> None:
 
 
 def test_every_picture_is_shown_and_suits_light_and_dark() -> None:
-    for path in (ROOT / "docs" / "pictures").glob("*"):
+    pictures = ROOT / "docs" / "pictures"
+    for path in (path for path in pictures.rglob("*") if path.is_file()):
         assert path.suffix == ".svg"
         assert "prefers-color-scheme:dark" in path.read_text(encoding="utf-8"), path.name
-        assert f"pictures/{path.name}" in "".join(map(text_of, PAGE_NAMES)), f"{path.name} is shown nowhere"
+        shown = f"pictures/{path.relative_to(pictures).as_posix()}"
+        assert shown in "".join(map(text_of, PAGE_NAMES + LESSON_NAMES)), f"{path.name} is shown nowhere"
 
 
 @pytest.mark.parametrize("name", list(build.DRAWN))
@@ -143,6 +146,9 @@ def test_check_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(build, "pages", lambda: [stale])
     monkeypatch.setattr(build, "HELP_PYTHON", (2, 7))
     monkeypatch.setattr(build, "DRAWN", {})
+    monkeypatch.setattr(build, "lessons", list)
+    monkeypatch.setattr(build.book, "made", list)
+    monkeypatch.setattr(build.book, "faults", list)
     said: list[str] = []
     before = stale.read_text(encoding="utf-8")
     assert build.main(["--check"], said.append) == 1

@@ -89,6 +89,7 @@ def test_every_room_stands_in_the_import_contracts() -> None:
         "training",
         "generation",
         "probing",
+        "measuring",
         "cli",
     }
     with_numpy = {"formulas", "reference", "gradients", "initial", "lessons", "check", "exercises"}

@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": ("plainformer.cli.generate", "text from a trained model, written as it comes"),
     "eval": ("plainformer.cli.evaluate", "how well a model predicts a text: each token once"),
     "inspect": ("plainformer.cli.inspect", "what a model does with a prompt: surprisal, causality, attention maps"),
+    "learn": ("plainformer.cli.learn", "lessons that run: how a transformer works, every number computed"),
     "export": ("plainformer.cli.export", "a folder that transformers loads, from a trained model"),
 }
 EXTRAS = {"torch": "torch", "tokenizers": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}

@@ -1,0 +1,70 @@
+"""What the lessons have measured, measured again: each runs PyTorch for seconds to minutes, with its seeds.
+
+A measurement is a module here with `measure() -> Measured`; the lesson of its name prints what `lessons/measured` keeps
+of it. It ships with the package, so that `plainformer learn LESSON --measure` can do it on any machine.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from plainformer.faults import refuse
+
+Row = dict[str, Any]
+
+# A measurement's name, and where its module lies. The first line of the module's docstring says what it measures.
+MEASUREMENTS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rows of a table, the seeds that made them, and what a reader must know of how."""
+
+    rows: Sequence[Row]
+    seeds: Sequence[int]
+    note: str
+
+
+def measure(name: str) -> Row:
+    """Measure now: what lessons/measured/NAME.json would hold. Refuses a name that is none; needs torch."""
+    if name not in MEASUREMENTS:
+        raise refuse("measurement", name, "is none", f"there are {', '.join(MEASUREMENTS)}")
+    before = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    found: Measured = import_module(MEASUREMENTS[name]).measure()
+    return {
+        "command": f"python bench/lessons.py {name}",
+        "machine": machine(),
+        "date": datetime.date.today().isoformat(),
+        "load_before": before,
+        "seeds": ", ".join(map(str, found.seeds)),
+        "note": found.note,
+        "columns": list(found.rows[0]),
+        "rows": list(found.rows),
+    }
+
+
+def machine() -> str:
+    """The processor, its cores, the system, Python and torch; no name of a host."""
+    import torch
+
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    versions = f"Python {platform.python_version()}, torch {torch.__version__.partition('+')[0]}"
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}, {versions}"
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The median, and the least and the most of several seeds."""
+    middle = f"{median(values):,.{digits}f}"
+    return middle if len(values) < 2 else f"{middle} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
