@@ -53,7 +53,9 @@ def from_path(path: str, family: str | None = None) -> Subject:
     file = file_in(path) if os.path.isdir(path) else path
     if file is None:
         raise refuse("MODEL", path, "the folder holds neither config.json nor spec.json")
-    data = read_object(file)
+    from plainformer.huggingface.json_files import read_object
+
+    data = read_object(file, "MODEL")
     if "is" in data:
         from plainformer.spec import Spec
         from plainformer.tree import from_json
@@ -81,7 +83,9 @@ def config_of(text: str) -> tuple[dict[str, object] | None, str]:
     file = file_in(text) if os.path.isdir(text) else text if os.path.isfile(text) else None
     if file is None:
         return None, text
-    data = read_object(file)
+    from plainformer.huggingface.json_files import read_object
+
+    data = read_object(file, "MODEL")
     return (None if "is" in data else data), file
 
 
@@ -99,23 +103,3 @@ def bare_size(text: str) -> int | None:
     if size < 1:
         raise refuse("MODEL", text, "is no size: it must be above 0")
     return size
-
-
-def read_object(path: str) -> dict[str, object]:
-    """A JSON object from a file. Refuses a file that cannot be read, is not JSON, or holds something else."""
-    import json
-
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            data = json.load(file)
-    except OSError as fault:
-        raise refuse("MODEL", path, "cannot be read", fault.strerror or str(fault)) from None
-    except UnicodeDecodeError as fault:
-        raise refuse("MODEL", path, f"is not UTF-8 (byte {fault.start:,}), so no JSON") from None
-    except RecursionError:
-        raise refuse("MODEL", path, "is nested too deep to be a config") from None
-    except ValueError as fault:  # what json raises for text that is not JSON
-        raise refuse("MODEL", path, f"is not JSON: {fault}") from None
-    if not isinstance(data, dict):
-        raise refuse("MODEL", path, f"holds a JSON {type(data).__name__}, not an object")
-    return data

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from plainformer.cost import Cost
 from plainformer.faults import refuse
+from plainformer.report.figures import part_name
 from plainformer.report.sheet import Subject, flat
 
 Sized = tuple[Subject, dict[str, Any], Cost]
@@ -82,7 +83,7 @@ def cache_bytes(cost: Cost, context: int) -> int:
 def parameters(path: str, sized: Sequence[Sized], convention: str | None) -> None:
     """Where the parameters live: one model by its parts, several as bars of shares."""
     parts = {
-        subject.name: {part.replace("_", " "): n for part, n in sheet["parameters"]["by_part"].items()}
+        subject.name: {part_name(part): n for part, n in sheet["parameters"]["by_part"].items()}
         for subject, sheet, _ in sized
     }
     counted = "" if convention in (None, "all") else f", counted as {convention}"

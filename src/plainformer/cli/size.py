@@ -51,8 +51,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     said.add_argument("--find", metavar="LABEL", help="shapes and conventions behind 458M or 1895722")
     said.add_argument("--published", type=numbers, metavar="N,...", help="a number for each model: how far off, in ppm")
     said.add_argument("--check", action="store_true", help="hold a folder's safetensors headers against its config")
-    said.add_argument("--plot", metavar="FILE.svg", help="draw where the parameters live; -: in the terminal")
-    said.add_argument("--plot-memory", metavar="FILE.svg", help="draw memory against context; -: in the terminal")
+    said.add_argument(
+        "--plot", type=picture, metavar="FILE.svg", help="draw where the parameters live; -: in the terminal"
+    )
+    said.add_argument(
+        "--plot-memory", type=picture, metavar="FILE.svg", help="draw memory against context; -: in the terminal"
+    )
     form = said.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one object; a list of them for several models")
     form.add_argument("--csv", action="store_true", help="one row for each model")
@@ -83,6 +87,13 @@ def amount(text: str) -> float:
 def numbers(text: str) -> list[int]:
     """Whole numbers above 0, one for each model."""
     return [whole(word.strip()) for word in text.split(",")]
+
+
+def picture(text: str) -> str:
+    """Where a picture goes: a file that ends in .svg, or - for the terminal."""
+    if text != "-" and not text.lower().endswith(".svg"):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .svg: that is what is written (-: in the terminal)")
+    return text
 
 
 def share(text: str) -> float:
@@ -133,7 +144,15 @@ def beside_published(sized: list[Sized], args: argparse.Namespace) -> None:
 
 
 def rate(args: argparse.Namespace) -> None:
-    """What a device keeps up, from what is said: told at once, or as a share of a peak."""
+    """What a device keeps up, from what is said: told at once, or as a share of a peak. Refuses what would be said for
+    nothing."""
+    for flag, value in (("--price", args.price), ("--watts", args.watts)):
+        if value is not None and args.sustained is None and args.utilisation is None:
+            hint = "add --sustained, or --device and --utilisation"
+            raise refuse(flag, value, "is for an hour of a device, and nothing says how much it does in one", hint)
+    for flag in ("price", "watts", "sustained", "utilisation"):
+        if (value := getattr(args, flag)) is not None and args.tokens is None:
+            raise refuse(f"--{flag}", value, "is of a training run, and nothing says how long it is", "add --tokens")
     if args.device is not None:
         from plainformer.cost.devices import device
 
@@ -184,7 +203,8 @@ def account(subject: Subject, args: argparse.Namespace) -> Sized:
 
 def plan_of(args: argparse.Namespace) -> Any:
     """The plan of training where one is asked for, by --train or by what only it hears."""
-    if not (args.train or args.lora or args.qlora):
+    told = args.lora or args.qlora or args.zero or args.devices > 1
+    if not (args.train or told or (args.optimizer, args.recompute, args.attention) != ("adamw", "none", "fused")):
         return None
     from plainformer.cost.training import Plan
 

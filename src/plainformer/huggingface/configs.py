@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_table import READERS, UNREAD, family_of
+from plainformer.huggingface.json_files import read_object
 from plainformer.records import dataclass
 from plainformer.spec import Spec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,19 +91,8 @@ def unknown(model_type: object, where: str, family: str | None = None) -> Fault:
     return Fault(at, model_type, "has no reader here yet", f"{hint}--family NAME reads it as another")
 
 
-def read_file(path: str | Path, family: str | None = None) -> Reading:
+def read_file(path: str | PathLike[str], family: str | None = None) -> Reading:
     """The reading of a config.json, or of the one in a folder. Raises PlainformerError as `read` does, and for a file
     that is not there, not UTF-8 or not JSON."""
-    from pathlib import Path
-
-    path = Path(path)
-    path = path / "config.json" if path.is_dir() else path
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise refuse(str(path), error.strerror, "cannot be read") from None
-    except ValueError as error:  # bad UTF-8 and bad JSON alike
-        raise refuse(str(path), str(error), "is not JSON") from None
-    except RecursionError:
-        raise refuse(str(path), "...", "is nested too deep to be a config") from None
-    return read(config, str(path), family)
+    file = os.path.join(path, "config.json") if os.path.isdir(path) else os.fspath(path)
+    return read(read_object(file, file), file, family)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import log, sqrt
 from typing import Any, TypeVar
 
 from plainformer.faults import Fault
@@ -25,6 +26,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "tanh": "tanh",
 }
 MOST_LAYERS = 10000
+MAKE_HEADS = ("hidden_size", "n_embd", "n_embed", "d_model", "num_attention_heads", "n_head", "num_heads", "head_dim")
 HEADED: tuple[str, ...] = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
 HEADED += ("DoubleHeadsModel", "MTModel")
 ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
@@ -192,7 +194,8 @@ class Keys:
     def turned(self, d_head: int, share: float) -> int:
         """How many dimensions of a head are turned: an even number, or a fault."""
         n_dims = int(d_head * share)
-        if n_dims % 2 or n_dims < 1:
+        wrong = any(fault.where.endswith(MAKE_HEADS) for fault in self.faults)  # a width that stands in is not judged
+        if (n_dims % 2 or n_dims < 1) and not wrong:
             rule = f"{n_dims} dimensions of each head would be turned, which takes pairs"
             self.fault("head_dim", self.get("head_dim"), rule)
         return n_dims
@@ -285,6 +288,8 @@ class Keys:
             for name, value in said.items()
             if name not in ROPE_BESIDE and isinstance(value, (int, float))
         }
+        if kind in ("longrope", "su"):
+            return self.longrope(said, max_seq_len)
         if kind in ("llama3", "yarn"):
             settings.setdefault("original_max_position_embeddings", float(max_seq_len))
         if kind == "yarn":
@@ -298,6 +303,22 @@ class Keys:
                 return Scaling(kind=kind, settings=ordered)
         self.note(f"The rotary positions are scaled in a way named {kind}, which is kept but not understood.")
         return Scaling(kind="other", settings=ordered)
+
+    def longrope(self, said: Mapping[str, Any], max_seq_len: int) -> Scaling:
+        """One divisor for each pair of a head, others past the first context; sharper by how far that is left behind."""
+        first = self.count("original_max_position_embeddings", default=max_seq_len)
+        first = int(said.get("original_max_position_embeddings", first))
+        settings = {"original_max_position_embeddings": float(first)}
+        for name in ("short_factor", "long_factor"):
+            factors = said.get(name)
+            if not isinstance(factors, list) or not all(isinstance(one, (int, float)) and one > 0 for one in factors):
+                self.fault(f"rope_scaling.{name}", factors, "must be a list of numbers above 0")
+                return Scaling(kind="other", settings=())
+            settings |= {f"{name}.{i}": float(one) for i, one in enumerate(factors)}
+        factor, told = said.get("factor", max_seq_len / max(first, 2)), said.get("attention_factor")
+        sharper = sqrt(1 + log(factor) / log(max(first, 2))) if factor > 1 else 1.0
+        settings["attention_factor"] = float(sharper if told is None else told)
+        return Scaling(kind="longrope", settings=tuple(sorted(settings.items())))
 
     def rotary(
         self,

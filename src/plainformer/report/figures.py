@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
+NAMES = {
+    "embedding": "token tables",
+    "position": "positions",
+    "feed_forward": "feed-forward",
+    "expert": "experts",
+    "norm": "norms",
+}
+
+
+def part_name(part: str) -> str:
+    """A key of `parameters.by_part` as sheets and pictures call it."""
+    return NAMES.get(part, part)
 
 
 def label(count: int) -> str:

@@ -6,23 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import IO, Any
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from plainformer.conventions import CONVENTIONS, Count, lines, runs
 from plainformer.cost import Cost
-from plainformer.report.figures import bar, label, percent, short
+from plainformer.report.figures import bar, label, part_name, percent, short
 from plainformer.report.sheet import Subject, by_part, describe
 
-NAMES = {
-    "embedding": "token tables",
-    "position": "positions",
-    "feed_forward": "feed-forward",
-    "expert": "experts",
-    "norm": "norms",
-}
 COLUMNS = ("parameters", "met by a token", "weights", "cache/token", "FLOPs/token")
+MOST_COLUMNS, LEAST_WORDS = 1000, 16  # of a window; of a column that may be folded
 PUBLISHED_COLUMNS = ("published", "which is off by")
 Row = tuple[str, str, str]  # what, the exact figure, in words
 
@@ -30,10 +26,20 @@ Row = tuple[str, str, str]  # what, the exact figure, in words
 def draw(file: IO[str], *things: RenderableType) -> None:
     """Print to a stream in its own width and colours; rich fills lines with blanks, which nobody wants to copy."""
     console = Console(file=file, highlight=False, markup=False, emoji=False)
+    console.width = max([console.width, *(least_width(console, thing) for thing in things if isinstance(thing, Table))])
     with console.capture() as captured:
         console.print(*things, sep="\n")
     for line in captured.get().splitlines():
         print(line.rstrip(), file=file)
+
+
+def least_width(console: Console, table: Table) -> int:
+    """What a table needs to cut no number, whatever the window: a number that is cut would read as another."""
+    for column in table.columns:
+        said = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
+        longest = max((cell_len(line) for line in said), default=0)
+        column.min_width = longest if column.no_wrap else min(longest, LEAST_WORDS)
+    return Measurement.get(console, console.options.update_width(MOST_COLUMNS), table).minimum
 
 
 def columns(*names: str, **sides: Any) -> Table:
@@ -52,7 +58,7 @@ def draws_blocks(file: IO[str]) -> bool:
 def where_they_live(parts: Mapping[str, int], plain: bool) -> list[Row]:
     total = sum(parts.values())
     return [
-        (NAMES.get(part, part), f"{n:,}", f"{percent(n, total):>9} {bar(n / total, plain=plain)}".rstrip())
+        (part_name(part), f"{n:,}", f"{percent(n, total):>9} {bar(n / total, plain=plain)}".rstrip())
         for part, n in parts.items()
         if n
     ]

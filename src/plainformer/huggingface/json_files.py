@@ -1,0 +1,48 @@
+"""JSON files that others wrote: one object, read as it stands or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plainformer.faults import refuse
+
+
+class Twice(ValueError):
+    """A key that an object holds twice: which of its values counts is anybody's guess."""
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. Refuses a key that is said twice with two values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for name, value in pairs:
+            if value != found[name]:
+                raise Twice(name)
+    return found
+
+
+def read_object(path: str, where: str) -> dict[str, Any]:
+    """The JSON object in a file. Refuses a file that cannot be read, is not JSON, or holds something else.
+
+    where: what the fault is to name: a flag, or the path itself.
+    """
+    import json
+
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            data = json.load(file, object_pairs_hook=once)
+    except OSError as fault:
+        raise refuse(where, path, "cannot be read", fault.strerror or str(fault)) from None
+    except UnicodeDecodeError as fault:
+        raise refuse(where, path, f"is not UTF-8 (byte {fault.start:,}), so no JSON") from None
+    except RecursionError:
+        raise refuse(where, path, "is nested too deep to be a config") from None
+    except Twice as fault:
+        raise refuse(
+            where, path, f"says {str(fault)!r} twice, with two values", "leave the one that is meant"
+        ) from None
+    except ValueError as fault:  # what json raises for text that is not JSON
+        raise refuse(where, path, f"is not JSON: {fault}") from None
+    if not isinstance(data, dict):
+        raise refuse(where, path, f"holds a JSON {type(data).__name__}, not an object")
+    return data

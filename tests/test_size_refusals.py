@@ -1,0 +1,101 @@
+"""What `size` is asked for and cannot do is said in a line; nothing that is said has no effect."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from plainformer.cli import main
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "intermediate_size": 128,
+    "tie_word_embeddings": False,
+}
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What is said, once it is known to be a refusal of two lines at most and nothing but it."""
+    assert main(["size", *words]) == 2
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert 1 <= len(said.splitlines()) <= 2
+    return said
+
+
+@pytest.mark.parametrize(
+    ("words", "needs"),
+    [
+        (["--tokens", "1e9", "--price", "2"], "--sustained"),
+        (["--tokens", "1e9", "--watts", "700"], "--sustained"),
+        (["--sustained", "400e12"], "--tokens"),
+        (["--price", "2", "--sustained", "400e12"], "--tokens"),
+        (["--device", "h100", "--utilisation", "0.4"], "--tokens"),
+    ],
+)
+def test_a_price_or_a_rate_that_nothing_is_reckoned_with_is_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], needs: str
+) -> None:
+    assert needs in refused(capsys, "gpt2", *words)
+
+
+@pytest.mark.parametrize("flag", ["--plot", "--plot-memory"])
+@pytest.mark.parametrize("name", ["", "x.png", "x"])
+def test_a_picture_goes_to_an_svg_file(capsys: pytest.CaptureFixture[str], flag: str, name: str) -> None:
+    assert ".svg" in refused(capsys, "gpt2", flag, name)
+
+
+def test_what_only_training_hears_asks_for_its_sheet(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--zero", "1", "--devices", "2"], ["--optimizer", "sgd"], ["--recompute", "full"]):
+        assert main(["size", "gpt2", "--json", *words]) == 0
+        assert "training_memory" in json.loads(capsys.readouterr().out)
+
+
+def test_a_picture_and_a_sheet_call_parts_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["size", "mixtral-8x7b", "--plot", "where.svg"]) == 0
+    sheet, picture = capsys.readouterr().out, (tmp_path / "where.svg").read_text(encoding="utf-8")
+    for name in ("token tables", "attention", "experts", "router", "norms", "head"):
+        assert name in sheet
+        assert f">{name}<" in picture
+
+
+@pytest.mark.parametrize("columns", ["1", "20", "50"])
+def test_a_narrow_window_cuts_no_number(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (["gpt3"], ["gpt3", "--explain"], ["gpt2", "gpt3"], ["gpt2", "gpt3", "--compare"]):
+        assert main(["size", *words]) == 0
+        out = capsys.readouterr().out
+        assert "…" not in out
+        assert "174,604,259,328" in out or "--compare" in words
+
+
+def test_a_missing_width_is_the_only_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({key: value for key, value in LLAMA.items() if key != "hidden_size"}), encoding="utf-8")
+    said = refused(capsys, str(path))
+    assert "hidden_size" in said
+    assert "head_dim" not in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_key_that_is_said_twice_is_refused_unless_both_say_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    text = json.dumps(LLAMA)
+    path.write_text(text.replace('"vocab_size": 100', '"vocab_size": 100, "vocab_size": 200'), encoding="utf-8")
+    assert "vocab_size" in refused(capsys, str(path))
+    path.write_text(text.replace('"vocab_size": 100', '"vocab_size": 100, "vocab_size": 100'), encoding="utf-8")
+    assert main(["size", os.fspath(path), "--json"]) == 0
