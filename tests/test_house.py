@@ -26,7 +26,7 @@ ROOM_CAPS = {"spec": 300, "ledger": 250, "reference": 450, "model": 600}  # a ro
 FILE_CAP = 400
 LIGHT = [
     *("records", "faults", "spec", "tree", "mixers", "fitting", "families", "ledger"),
-    *("presets", "huggingface", "conventions", "cost", "report", "cli"),
+    *("presets", "huggingface", "conventions", "cost", "report", "source", "cli"),
 ]
 TOP_LEVEL = {
     *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),

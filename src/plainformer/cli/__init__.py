@@ -16,6 +16,7 @@ from plainformer.faults import PlainformerError
 COMMANDS = {
     "demo": ("plainformer.cli.demo", "what this is, in two acts: sizes and attention; a GPT trained while you wait"),
     "size": ("plainformer.cli.size", "parameters, bytes, cache and operations of any transformer, exact"),
+    "show": ("plainformer.cli.show", "the model as one PyTorch file to read; it needs nothing else of ours"),
     "train": ("plainformer.cli.train", "a GPT from a text; killed at any moment, it goes on from there"),
     "generate": ("plainformer.cli.generate", "text from a trained model, written as it comes"),
     "eval": ("plainformer.cli.evaluate", "how well a model predicts a text: each token once"),

@@ -101,7 +101,7 @@ def parameters(path: str, sized: Sequence[Sized], convention: str | None) -> Non
     write("--plot", path, picture)
 
 
-def write(flag: str, path: str, text: str) -> None:
+def write(flag: str, path: str, text: str, done: str = "drawn") -> None:
     """A file that is whole or not there at all."""
     beside = f"{path}.{os.getpid()}.part"
     try:
@@ -112,4 +112,4 @@ def write(flag: str, path: str, text: str) -> None:
         if os.path.exists(beside):
             os.remove(beside)
         raise refuse(flag, path, "cannot be written", fault.strerror or str(fault)) from None
-    print(f"drawn: {path}", file=sys.stderr)
+    print(f"{done}: {path}", file=sys.stderr)
