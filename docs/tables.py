@@ -101,7 +101,7 @@ def rules() -> dict[str, dict[str, str]]:
                 "count": True,
                 "cost": part in flops.registry,
                 "run": part in reference.run.registry,
-                "gradients": part in gradients.backward.registry,
+                "gradients": part in gradients.rule.registry,
                 "build": part in model.build.registry,
             }
             table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}

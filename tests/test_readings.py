@@ -29,7 +29,7 @@ from plainformer.tree import PARTS, walk
 
 LIMITS = (Path(__file__).parent.parent / "docs" / "limits.md").read_text(encoding="utf-8")
 READINGS = {"count": ledger.weights, "cost": flops, "run": reference.run, "build": m.build}
-READINGS |= {"gradients": gradients.backward}
+READINGS |= {"gradients": gradients.rule}
 # Settings of a part: they have no weights, and the rule of the part that holds them reads them.
 SETTINGS = {"Lora": "Linear", "Scaling": "Rotary", "Rotary": "Attention", "Scores": "Attention", "Branch": "Residual"}
 # A rule that stands in that of the part which holds it.

@@ -14,12 +14,12 @@ from plainformer import formulas as f
 from plainformer import spec as s
 from plainformer.formulas import Array
 from plainformer.gradients import formulas as b
-from plainformer.gradients.parts import Slopes, backward
+from plainformer.gradients.parts import Slopes, backward, rule
 from plainformer.reference import Weights, Where, run
 
 
 def through_router(part: s.Router, w: Weights, x_TD: Array, where: Where, d_scores_TE: Array, to: Slopes) -> Array:
-    to.keep(f"{where.at(w.place)}.scores", d_scores_TE)
+    to.trace[f"{where.at(w.place)}.scores"] = d_scores_TE
     return backward(part.scores, w.at("scores"), x_TD, where, d_scores_TE, to)
 
 
@@ -31,13 +31,13 @@ def routed(part: s.Router, w: Weights, x_TD: Array, where: Where) -> tuple[Array
     return kept[f"{place}.scores"], kept[f"{place}.chosen"], gates_TE
 
 
-@backward.register
+@rule.register
 def _(part: s.ChosenSoftmaxRouter, w: Weights, x_TD: Array, where: Where, d_gates_TE: Array, to: Slopes) -> Array:
     _, _, gates_TE = routed(part, w, x_TD, where)
     return through_router(part, w, x_TD, where, b.softmax_back(gates_TE, d_gates_TE), to)
 
 
-@backward.register
+@rule.register
 def _(part: s.SoftmaxRouter, w: Weights, x_TD: Array, where: Where, d_gates_TE: Array, to: Slopes) -> Array:
     scores_TE, chosen_TE, _ = routed(part, w, x_TD, where)
     p_TE = f.softmax(scores_TE)
@@ -46,7 +46,7 @@ def _(part: s.SoftmaxRouter, w: Weights, x_TD: Array, where: Where, d_gates_TE: 
     return through_router(part, w, x_TD, where, b.softmax_back(p_TE, d_gates_TE * chosen_TE), to)
 
 
-@backward.register
+@rule.register
 def _(part: s.SigmoidRouter, w: Weights, x_TD: Array, where: Where, d_gates_TE: Array, to: Slopes) -> Array:
     """The correction steers the choice alone: no slope along it."""
     scores_TE, chosen_TE, _ = routed(part, w, x_TD, where)
@@ -56,7 +56,7 @@ def _(part: s.SigmoidRouter, w: Weights, x_TD: Array, where: Where, d_gates_TE: 
     return through_router(part, w, x_TD, where, d_gates_TE * chosen_TE * p_TE * (1 - p_TE), to)
 
 
-@backward.register
+@rule.register
 def _(part: s.Experts, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, to: Slopes) -> Array:
     """y = sum of gate * what its expert says: a product, so the gate's slope is what the expert says along d_y."""
     router = w.at("router")
@@ -66,7 +66,7 @@ def _(part: s.Experts, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, to:
         meets, own = gates_TE[:, e] > 0, w.at("experts", expert=e)
         d_gates_TE[meets, e] = (run(part.expert, own, x_TD[meets], where) * d_y_TD[meets]).sum(-1)
         d_x_TD[meets] += backward(part.expert, own, x_TD[meets], where, gates_TE[meets, e, None] * d_y_TD[meets], to)
-    to.keep(f"{where.at(w.place)}.gates", d_gates_TE)
+    to.trace[f"{where.at(w.place)}.gates"] = d_gates_TE
     d_x_TD += backward(part.router, router, x_TD, where, d_gates_TE, to)
     d_x_TD += through_balance(part, router, x_TD, where, to)
     if part.shared:
@@ -91,6 +91,6 @@ def through_balance(part: s.Experts, router: Weights, x_TD: Array, where: Where,
     d_p_TE = part.balance * part.n_experts * to.shares[where.at(router.place)] * real_T1
     to.balance += float((p_TE * d_p_TE).sum())
     d_scores_TE = b.softmax_back(p_TE, d_p_TE)
-    if to.trace is not None:
-        to.trace[f"{where.at(router.place)}.scores"] = to.trace[f"{where.at(router.place)}.scores"] + d_scores_TE
+    place = f"{where.at(router.place)}.scores"
+    to.trace[place] = to.trace[place] + d_scores_TE
     return backward(part.router.scores, router.at("scores"), x_TD, where, d_scores_TE, to)

@@ -11,7 +11,7 @@ O outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import erf, pi
 
@@ -132,10 +132,14 @@ class AttentionSlopes:
     v_HSJ: Array
     weights_HTS: Array
     scores_HTS: Array
-    sinks_H: Array
+    sinks_H: Array | None
     products_HTS: Array
     q_HTK: Array
     k_HSK: Array
+
+    def named(self) -> Iterator[tuple[str, Array]]:
+        """Each by its name without the letters of its shape."""
+        return ((name.partition("_")[0], array) for name, array in vars(self).items() if array is not None)
 
 
 def attention_back(
@@ -159,7 +163,9 @@ def attention_back(
     d_v_HSJ = weights_HTS.swapaxes(-1, -2) @ d_out_HTJ
     d_weights_HTS = d_out_HTJ @ v_HSJ.swapaxes(-1, -2)
     d_scores_HTS = softmax_back(weights_HTS, d_weights_HTS)
-    d_sinks_H = -((1 - weights_HTS.sum(-1)) * (weights_HTS * d_weights_HTS).sum(-1)).sum(-1)
+    d_sinks_H = None
+    if sinks_H is not None:
+        d_sinks_H = -((1 - weights_HTS.sum(-1)) * (weights_HTS * d_weights_HTS).sum(-1)).sum(-1)
     scores_HTS = f.scaled_scores(q_HTK, k_HSK, scale)
     d_products_HTS = scale * (d_scores_HTS if softcap is None else softcap_back(scores_HTS, softcap, d_scores_HTS))
     d_q_HTK, d_k_HSK = d_products_HTS @ k_HSK, d_products_HTS.swapaxes(-1, -2) @ q_HTK

@@ -1,8 +1,8 @@
 """The reference backwards: one rule for each part. Given a part's input and the slope along its output, a rule adds the
 slopes along its weights to what has been found and hands back the slope along its input.
 
-A rule keeps nothing from the way forward: what it needs it computes again from the input, by the reference. So each can
-be read, and run, alone. (It is what libraries call checkpointing: Chen et al. 2016.)
+A rule is given nothing from the way forward: what it needs it computes again from the input, by the reference. So each
+can be read, and run, alone. (It is what libraries call checkpointing: Chen et al. 2016.)
 
 T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, J d_value, E experts, L latent, P d_rope,
 R buckets.
@@ -26,6 +26,17 @@ from plainformer.ledger import weights
 from plainformer.reference import Weights, Where, asked, heads, linear, only, run, together
 
 
+@dataclass(frozen=True)
+class Met:
+    """A part on the way back: where it stands, what it read, the slope along what it said, that along what it read."""
+
+    place: str
+    part: object
+    x: Array
+    d_y: Array
+    d_x: Array
+
+
 @dataclass
 class Slopes:
     """What has been found on the way back. A weight that is met twice (by two tokens, in two passes, as table and as
@@ -34,32 +45,39 @@ class Slopes:
     of: dict[str, Array]  # along each weight, by its name in the ledger
     memory_SD: Array | float = 0.0  # along what the encoder said: every cross-attention adds to it
     bias_HTS: Array | float = 0.0  # along what distances add to scores: every attention of a stack adds to it
-    trace: dict[str, Array] | None = None  # asked for: along what the reference's trace keeps, by the same places
     shares: dict[str, Array] = field(default_factory=dict)  # of all choices, each expert's (E,), by its router's place
     real_T: Array | float = 0.0  # 1 / how many tokens of the batch have a target, 0 where this one has none
     balance: float = 0.0  # the balance losses that were met, each by its weight
+    trace: dict[str, Array] = field(default_factory=dict)  # along what the reference's trace keeps, by the same places
+    met: list[Met] = field(default_factory=list)  # every part, in the order of the way back: a part after those in it
 
     @classmethod
-    def along(cls, part: object, trace: dict[str, Array] | None = None) -> Slopes:
+    def along(cls, part: object) -> Slopes:
         """Nothing found yet: 0 along each weight of a part or a spec."""
-        return cls({w.name: np.zeros(w.shape) for w in weights(part) if not w.same_as and not w.buffer}, trace=trace)
+        return cls({w.name: np.zeros(w.shape) for w in weights(part) if not w.same_as and not w.buffer})
 
     def add(self, w: Weights, name: str, d_weight: Array) -> None:
         array = self.of[f"{w.place}.{name}".lstrip(".")]
         array[... if w.expert is None else w.expert] += d_weight
 
-    def keep(self, place: str, array: Array) -> None:
-        if self.trace is not None:
-            self.trace[place] = array
+
+def backward(part: object, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
+    """d_x, of the shape of x, from a part's input and d_y; the slopes of its weights are added to `to`.
+
+    Any part alone: to = Slopes.along(part); backward(part, Weights(arrays), x, Where(np.arange(len(x))), d_y, to).
+    """
+    d_x = rule(part, w, x, where, d_y, to)
+    if part is not None:
+        to.met.append(Met(where.at(w.place), part, x, d_y, d_x))
+    return d_x
 
 
 @singledispatch
-def backward(part: object, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
-    """d_x, of the shape of x, from the part's input and d_y; the slopes of its weights are added to `to`."""
+def rule(part: object, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     raise refuse("part", type(part).__name__, "no rule takes slopes back through this part yet", "it can be sized")
 
 
-@backward.register
+@rule.register
 def _(part: None, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     return d_y  # an absent part
 
@@ -101,12 +119,12 @@ def through_linear(part: s.Linear, matrix: Weights, w: Weights, x: Array, d_y: A
     return d_x
 
 
-@backward.register
+@rule.register
 def _(part: s.Linear, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     return through_linear(part, w, w, x, d_y, to)
 
 
-@backward.register
+@rule.register
 def _(part: s.Norm, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     gain = w["weight"] + part.plus_one if part.gain else 1.0
     if part.kind == "layer":
@@ -120,7 +138,7 @@ def _(part: s.Norm, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) 
     return d_x
 
 
-@backward.register
+@rule.register
 def _(part: s.NormedLinear, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     y = run(part.linear, w, x, where)
     runs = (*y.shape[:-1], -1, part.norm.width)
@@ -128,13 +146,13 @@ def _(part: s.NormedLinear, w: Weights, x: Array, where: Where, d_y: Array, to: 
     return backward(part.linear, w, x, where, d_y, to)
 
 
-@backward.register
+@rule.register
 def _(part: s.Bottleneck, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     steps = (part.down, w.at("down")), (part.norm, w.at("norm")), (part.up, w.at("up"))
     return chain(steps, x, where, d_y, to)
 
 
-@backward.register
+@rule.register
 def _(part: s.Attention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, to: Slopes) -> Array:
     q_HTK, k_GSK, v_GSK, allowed_TS, bias_HTS = asked(part, w, x_TD, where)
     k_HSK, v_HSK = (y.repeat(part.n_heads // part.n_kv_heads, 0) for y in (k_GSK, v_GSK))
@@ -142,8 +160,8 @@ def _(part: s.Attention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, t
     read = q_HTK, k_HSK, v_HSK, allowed_TS, part.scores.scale, bias_HTS, part.scores.softcap, sinks_H
     d_out_HTK = heads(backward(part.out, w.at("out"), together(f.attention(*read)[0]), where, d_y_TD, to), part.d_head)
     d = b.attention_back(*read, d_out_HTK)
-    to.keep(f"{where.at(w.place)}.weights", d.weights_HTS)
-    if part.scores.sinks:
+    to.trace |= {f"{where.at(w.place)}.{name}": array for name, array in d.named()}
+    if d.sinks_H is not None:
         to.add(w, "sinks", d.sinks_H)
     if where.buckets and not part.cross and not part.scores.alibi:
         to.bias_HTS = to.bias_HTS + d.scores_HTS
@@ -161,7 +179,7 @@ def _(part: s.Attention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, t
     return d_x_TD + d_source
 
 
-@backward.register
+@rule.register
 def _(part: mixers.LatentAttention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, to: Slopes) -> Array:
     """The expanded form, as in the reference. The turned key is one for all heads: it gets the sum of theirs."""
     only(part.scores, softcap=None, sinks=False, alibi=False)
@@ -177,7 +195,7 @@ def _(part: mixers.LatentAttention, w: Weights, x_TD: Array, where: Where, d_y_T
     read = q_HTK, k_HSK, both[..., n:], where.allowed(None, len(x_TD)), part.scores.scale, 0.0, None, None
     d_out_HTJ = heads(backward(part.out, w.at("out"), together(f.attention(*read)[0]), where, d_y_TD, to), part.d_value)
     d = b.attention_back(*read, d_out_HTJ)
-    to.keep(f"{where.at(w.place)}.weights", d.weights_HTS)
+    to.trace |= {f"{where.at(w.place)}.{name}": array for name, array in d.named()}
 
     d_q_turned_HTP, d_key_1TP = d.q_HTK[..., n:], d.k_HSK[..., n:].sum(0, keepdims=True)
     if part.scores.rotary:
@@ -193,7 +211,7 @@ def _(part: mixers.LatentAttention, w: Weights, x_TD: Array, where: Where, d_y_T
     return d_x_TD + backward(part.kv_down, w.at("kv_down"), x_TD, where, d_down, to)
 
 
-@backward.register
+@rule.register
 def _(part: s.FeedForward, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     up = run(part.up, w.at("up"), x, where)
     if part.gate is None:
@@ -209,7 +227,7 @@ def _(part: s.FeedForward, w: Weights, x: Array, where: Where, d_y: Array, to: S
     return d_x + backward(part.up, w.at("up"), x, where, d_up, to)
 
 
-@backward.register
+@rule.register
 def _(part: s.Residual, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     """y = x + said: the sum hands its slope to both. Through x it comes back as it is, however deep the stack."""
     first = part.branches[0].name
@@ -232,18 +250,18 @@ def _(part: s.Residual, w: Weights, x: Array, where: Where, d_y: Array, to: Slop
     return d_x + d_sum if part.add else d_x
 
 
-@backward.register
+@rule.register
 def _(part: s.Table, w: Weights, rows: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     to.add(w, "weight", b.table_back(w["weight"].shape, rows + part.offset, d_y))
     return np.zeros(rows.shape)  # a row's number is no quantity: it has no slope
 
 
-@backward.register
+@rule.register
 def _(part: s.Sinusoid, w: Weights, rows: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     return np.zeros(rows.shape)
 
 
-@backward.register
+@rule.register
 def _(part: s.Stack, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     kept: dict[str, Array] = {}
     run(part, w, x, replace(where, trace=kept))
@@ -253,10 +271,10 @@ def _(part: s.Stack, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes)
     to.bias_HTS = 0.0
     d_x = backward(part.norm_last, w.at("norm_last"), stream[-1], where, d_y, to)
     for n, i in reversed(list(enumerate(part.passes or range(len(part.layers)), start=1))):
-        to.keep(f"{w.place}.stream.{n}", d_x)
+        to.trace[f"{w.place}.stream.{n}"] = d_x
         layer = [(residual, w.at(f"layers.{i}")) for residual in part.layers[i]]
         d_x = chain(layer, stream[n - 1], replace(where, n_pass=n) if part.passes else where, d_x, to)
-    to.keep(f"{w.place}.stream.0", d_x)
+    to.trace[f"{w.place}.stream.0"] = d_x
     if part.relative:
         far = part.relative.max_distance
         buckets_TS = f.relative_buckets(where.ago(len(x)), part.relative.n_buckets, far, where.causal)
@@ -270,7 +288,7 @@ def _(part: s.Stack, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes)
     return d_x
 
 
-@backward.register
+@rule.register
 def _(part: s.Tokens, w: Weights, tokens_T: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     """A sum of rows of tables: each of them gets the whole slope; the token's own, times the scale."""
     alone = replace(part, norm=None, project=None)
@@ -284,7 +302,7 @@ def _(part: s.Tokens, w: Weights, tokens_T: Array, where: Where, d_y: Array, to:
     return backward(part.table, w, tokens_T, where, d_row_TD * part.scale, to)
 
 
-@backward.register
+@rule.register
 def _(part: s.Head, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     pooled = {"no": x, "first": x[..., :1, :], "mean": x.mean(-2, keepdims=True)}[part.pool]
     dense = run(part.transform, w.at("transform"), pooled, where)
