@@ -147,7 +147,7 @@ def the_gradients_by_hand_are_slopes(spec: s.Spec) -> None:
         assert abs(slope - grad[at]) <= 1e-6 * max(abs(slope), 1e-2 * largest), f"{name}{at}: {grad[at]} is not {slope}"
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.proof) if n.isdigit() else n for n in ALL])
 @pytest.mark.no_shape_names
 def test_the_gradients_by_hand_are_slopes(name: str) -> None:
     the_gradients_by_hand_are_slopes(specs.spec_of(name))
