@@ -34,6 +34,9 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
     if scaling.kind == "dynamic":
         grown = told["factor"] * max(n_tokens, first) / first - (told["factor"] - 1)
         return cast(Tensor, (rotary.theta * grown ** (n / (n - 2))) ** (-pairs / n))
+    if scaling.kind == "longrope":
+        which = "long_factor" if n_tokens > first else "short_factor"
+        return turn / torch.tensor([told[f"{which}.{i}"] for i in range(n // 2)], dtype=torch.float64)
     if scaling.kind == "llama3":
         low, high = told["low_freq_factor"], told["high_freq_factor"]
         kept = (first * turn / (2 * pi) - low) / (high - low)
@@ -49,8 +52,8 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Tensor:
 
 
 def stretch(rotary: s.Rotary) -> float:
-    """What turned queries and keys are multiplied by: 1 without YaRN."""
-    if rotary.scaling is None or rotary.scaling.kind != "yarn":
+    """What turned queries and keys are multiplied by: 1 without YaRN and LongRoPE."""
+    if rotary.scaling is None or rotary.scaling.kind not in ("yarn", "longrope"):
         return 1.0
     told = dict(rotary.scaling.settings)
     if "attention_factor" in told:
@@ -61,12 +64,12 @@ def stretch(rotary: s.Rotary) -> float:
 
 def rotate(x_BHTK: Tensor, cos: Tensor, sin: Tensor, rotary: s.Rotary) -> Tensor:
     """Turn each pair of the first n_dims; the rest stays as it is. cos, sin: (R, 1, T, n_dims / 2)."""
-    n = rotary.n_dims
-    turned, rest = x_BHTK[..., :n], x_BHTK[..., n:]
+    n, x_BTHK = rotary.n_dims, x_BHTK.transpose(1, 2)  # as projections lie, so that attention's answer lies so too
+    turned, rest, cos, sin = x_BTHK[..., :n], x_BTHK[..., n:], cos.transpose(1, 2), sin.transpose(1, 2)
     a, b = (turned[..., 0::2], turned[..., 1::2]) if rotary.interleaved else turned.chunk(2, -1)
     a, b = a * cos - b * sin, b * cos + a * sin
     turned = torch.stack((a, b), -1).flatten(-2) if rotary.interleaved else torch.cat((a, b), -1)
-    return turned if n == x_BHTK.shape[-1] else torch.cat((turned, rest), -1)
+    return (turned if n == x_BHTK.shape[-1] else torch.cat((turned, rest), -1)).transpose(1, 2)
 
 
 def attention(
@@ -84,13 +87,14 @@ def attention(
     k_BHSK, v_BHSJ = (y.repeat_interleave(n_repeats, -3) if n_repeats > 1 else y for y in (k_BGSK, v_BGSJ))
     scores_BHTS = q_BHTK @ k_BHSK.transpose(-1, -2) * scale
     scores_BHTS = scores_BHTS if softcap is None else softcap * (scores_BHTS / softcap).tanh()
-    scores_BHTS = (scores_BHTS if bias is None else scores_BHTS + bias).masked_fill(~allowed, -torch.inf)
+    closed = ~allowed  # once: autograd keeps it for both
+    scores_BHTS = (scores_BHTS if bias is None else scores_BHTS + bias).masked_fill(closed, -torch.inf)
     if sinks_H is None:
         weights_BHTS = scores_BHTS.softmax(-1)
     else:
         sinks_BHT1 = sinks_H[:, None, None].expand(*scores_BHTS.shape[:-1], 1)
         weights_BHTS = torch.cat((scores_BHTS, sinks_BHT1), -1).softmax(-1)[..., :-1]
-    weights_BHTS = weights_BHTS.masked_fill(~allowed, 0)
+    weights_BHTS = weights_BHTS.masked_fill(closed, 0)
     return weights_BHTS @ v_BHSJ, weights_BHTS
 
 

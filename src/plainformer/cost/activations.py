@@ -1,162 +1,266 @@
-"""What a forward pass keeps for the backward one. One rule for each part.
+"""What a forward pass keeps for the backward one. One rule for each part: the operations that its module does.
 
-Counted as torch keeps it without dropout: each product its input, once for those that share it; norms their input;
-attention its queries, keys and values; activations their input. Numbers of the stream are 16 bits (2 bytes), those of
-a loss 32. Only the experts that a token meets keep anything. Norms' means, masks and rotations' tables are left out.
+Exact where torch runs the model as it is, eagerly and without dropout: `tests/test_cost_measured.py` holds every rule
+to what autograd saves. By a tape (see there): a rule takes a value and gives the next, as the module's forward does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import singledispatch
 
 from plainformer import mixers
 from plainformer import spec as s
+from plainformer.cost.attention import Heads, attended, bias_of, turned
+from plainformer.cost.tape import FLAG, HALF, INDEX, SINGLE, Pass, Tape, Value
 from plainformer.faults import refuse
-
-STREAM = 2  # bytes of a number in mixed precision
-
-
-@dataclass(frozen=True)
-class Pass:
-    batch_size: int
-    seq_len: int
-    n_source: int = 0
-    fused: bool = True  # attention never writes its scores down; else it keeps their softmax
-    recompute: str = "none"  # "selective": attention's scores are made again (Korthikanti et al. 2022, section 4)
-
-    @property
-    def rows(self) -> int:
-        return self.batch_size * self.seq_len
 
 
 @singledispatch
-def kept(part: object, of: Pass) -> int:
-    """Bytes that one part keeps."""
+def keeps(part: object, x: Value, tape: Tape) -> Value:
+    """What one part makes of x; what it keeps goes on the tape."""
     raise refuse("activations", type(part).__name__, "no rule says what this part keeps for its backward pass")
 
 
-@kept.register(type(None))
-def _(part: None, of: Pass) -> int:
-    return 0
+@keeps.register(type(None))
+def _(part: None, x: Value, tape: Tape) -> Value:
+    return x
 
 
-@kept.register(s.Norm)
-def _(part: s.Norm, of: Pass) -> int:
-    return STREAM * of.rows * part.width
+@keeps.register(s.Linear)
+def _(part: s.Linear, x: Value, tape: Tape) -> Value:
+    return tape.linear(x, part)
 
 
-def width(part: object) -> int:
-    """How many numbers a projection reads."""
-    if isinstance(part, s.Linear):
-        return part.n_in
-    return width(part.linear) if isinstance(part, s.NormedLinear) else width(getattr(part, "down", part))
+@keeps.register(s.Norm)
+def _(part: s.Norm, x: Value, tape: Tape) -> Value:
+    return tape.norm(x, part)
 
 
-def within(part: object, of: Pass) -> int:
-    """What a projection keeps besides its input: a narrower step, a norm's input, a correction's narrow middle."""
-    if isinstance(part, s.Linear):
-        return STREAM * of.rows * part.lora.rank if part.lora else 0
-    if isinstance(part, s.NormedLinear):
-        return within(part.linear, of) + STREAM * of.rows * part.linear.n_out
-    if isinstance(part, s.Bottleneck):
-        steps = within(part.down, of) + kept(part.norm, of) + within(part.up, of)
-        return steps + STREAM * of.rows * part.up.n_in
-    return 0
+@keeps.register(s.NormedLinear)
+def _(part: s.NormedLinear, x: Value, tape: Tape) -> Value:
+    return tape.norm(tape.linear(x, part.linear), part.norm)
 
 
-def scores(of: Pass, n_heads: int, n_keys: int) -> int:
-    """The softmax of the scores, or only its sums where a fused kernel makes it again."""
-    if of.fused:
-        return 4 * of.rows * n_heads
-    return 0 if of.recompute == "selective" else STREAM * of.rows * n_heads * n_keys
+@keeps.register(s.Bottleneck)
+def _(part: s.Bottleneck, x: Value, tape: Tape) -> Value:
+    return tape.linear(tape.norm(tape.linear(x, part.down), part.norm), part.up)
 
 
-@kept.register(s.Attention)
-def _(part: s.Attention, of: Pass) -> int:
-    wide, narrow = part.n_heads * part.d_head, part.n_kv_heads * part.d_head
-    keys = of.n_source if part.cross else of.seq_len
-    there = of.batch_size * keys
-    inputs = STREAM * of.rows * width(part.q) + (STREAM * there * width(part.k) if part.cross else 0)
-    projections = within(part.q, of) + within(part.k, of) + within(part.v, of)
-    triple = STREAM * (of.rows * wide + 2 * there * narrow)
-    out = STREAM * of.rows * width(part.out) + within(part.out, of)
-    return inputs + projections + triple + scores(of, part.n_heads, keys) + out
+# --- attention --------------------------------------------------------------------------------------------------------
 
 
-@kept.register(mixers.GatedAttention)
-def _(part: mixers.GatedAttention, of: Pass) -> int:
-    """The gate, its sigmoid and what it multiplies."""
-    return kept(part.attention, of) + 3 * STREAM * of.rows * part.gate.n_out
+@keeps.register(s.Attention)
+def _(part: s.Attention, x: Value, tape: Tape) -> Value:
+    return tape.linear(looked(part, x, tape), part.out)
 
 
-@kept.register(mixers.LatentAttention)
-def _(part: mixers.LatentAttention, of: Pass) -> int:
+@keeps.register(mixers.GatedAttention)
+def _(part: mixers.GatedAttention, x: Value, tape: Tape) -> Value:
+    gate = tape.shaped(tape.linear(x, part.gate), "sigmoid")
+    return tape.linear(tape.times(looked(part.attention, x, tape), gate), part.attention.out)
+
+
+def looked(part: s.Attention, x: Value, tape: Tape) -> Value:
+    """What the heads say, before they are put together."""
+    if part.v is None:
+        raise refuse("activations", "Attention.v", "no rule says what keys that are values too keep")
+    source = tape.memory if part.cross and tape.memory else x
+    q, k = keeps(part.q, x, tape), keeps(part.k, source, tape)
+    v, bias = keeps(part.v, source, tape), None
+    if not part.cross:
+        q, k = turned(q, part.scores.rotary, tape), turned(k, part.scores.rotary, tape)
+        bias = bias_of(part, q.size, tape)
+    n_keys = tape.of.n_source if part.cross else tape.n_tokens
+    sizes = (part.n_heads, part.n_kv_heads, part.d_head, part.d_head)
+    of = Heads(*sizes, part.scores, n_keys, part.window, part.cross)
+    return attended(of, q, k, v, bias, tape)
+
+
+@keeps.register(mixers.LatentAttention)
+def _(part: mixers.LatentAttention, x: Value, tape: Tape) -> Value:
     """With the latent expanded, as in training."""
+    rotary, n_heads = part.scores.rotary, tape.rows * part.n_heads
+    q = keeps(part.q, x, tape)
+    q_turned = turned(q.view(n_heads * part.d_rope), rotary, tape)
+    down = tape.linear(x, part.kv_down)
+    latent = tape.norm(down.view(tape.rows * part.kv_norm.width), part.kv_norm)
+    k_turned = turned(down.view(tape.rows * part.d_rope), rotary, tape)
+    up = tape.linear(latent, part.kv_up)
     d_key = part.d_nope + part.d_rope
-    steps = within(part.q, of) + kept(part.kv_norm, of) + STREAM * of.rows * part.kv_up.n_in
-    triple = STREAM * of.rows * part.n_heads * (2 * d_key + part.d_value)
-    ends = STREAM * of.rows * (width(part.q) + width(part.out))
-    return ends + steps + triple + scores(of, part.n_heads, of.seq_len)
+    q = tape.new(n_heads * d_key, q, q_turned)
+    k = tape.new(n_heads * d_key, up, k_turned)
+    of = Heads(part.n_heads, part.n_heads, d_key, part.d_value, part.scores, tape.n_tokens, head_first=True)
+    return tape.linear(attended(of, q, k, up.view(n_heads * part.d_value), None, tape), part.out)
 
 
-@kept.register(s.FeedForward)
-def _(part: s.FeedForward, of: Pass) -> int:
-    """Ungated: what is activated, and that activated. Gated: gate and value, the gate activated, their product."""
-    wide = 4 if part.gate else 2
-    inner = sum(within(each, of) for each in (part.gate, part.up, part.down))
-    return STREAM * of.rows * (part.up.n_in + wide * part.up.n_out) + inner
+# --- feed-forwards, experts -------------------------------------------------------------------------------------------
 
 
-@kept.register(s.Experts)
-def _(part: s.Experts, of: Pass) -> int:
-    """Each chosen expert its own copy of the token and its weighted answer; the router its softmax in 32 bits."""
-    chosen = part.router.n_chosen * (kept(part.expert, of) + STREAM * of.rows * part.expert.down.n_out)
-    router = STREAM * of.rows * part.router.scores.n_in + 4 * of.rows * part.n_experts
-    return chosen + router + kept(part.shared, of)
+@keeps.register(s.FeedForward)
+def _(part: s.FeedForward, x: Value, tape: Tape) -> Value:
+    return forward(part, x, tape)
 
 
-@kept.register(s.Residual)
-def _(part: s.Residual, of: Pass) -> int:
-    return sum(kept(inner, of) for _, inner in part.parts())
+def forward(part: s.FeedForward, x: Value, tape: Tape, n_copies: int = 1) -> Value:
+    """n_copies: how many experts the rows of x are shared out among."""
+    gate = tape.linear(x, part.gate, n_copies) if part.gate else None
+    up = tape.linear(x, part.up, n_copies)
+    if gate is None:
+        hidden = tape.shaped(up, part.activation)
+    elif part.activation == "swiglu_clamped":
+        gate, up = tape.shaped(gate, "clamp"), tape.shaped(up, "clamp")
+        hidden = tape.times(tape.times(gate, tape.shaped(gate, "sigmoid")), tape.new(up.n, up))
+    else:
+        hidden = tape.times(tape.shaped(gate, part.activation), up)
+    return tape.linear(hidden, part.down, n_copies)
 
 
-def layer(part: tuple[s.Residual, ...], of: Pass) -> int:
-    return sum(kept(residual, of) for residual in part)
+@singledispatch
+def gates(router: object, scores: Value, tape: Tape) -> Value:
+    """How much each expert weighs for each token."""
+    raise refuse("activations", type(router).__name__, "no rule says what this router keeps")
 
 
-def stack(part: s.Stack | None, of: Pass, d_model: int) -> int:
-    """All layers; with full recomputation each layer's input, and one layer at a time in whole."""
-    if part is None:
-        return 0
-    each = [layer(one, of) for one in part.layers]
-    ends = kept(part.norm_first, of) + kept(part.norm_last, of)
-    passes = [each[i] for i in part.passes or range(len(each))]
-    if of.recompute == "full":
-        return ends + STREAM * of.rows * d_model * len(passes) + max(passes, default=0)
-    return ends + sum(passes)
+@gates.register(s.ChosenSoftmaxRouter)
+def _(router: s.ChosenSoftmaxRouter, scores: Value, tape: Tape) -> Value:
+    return tape.shaped(tape.masked(scores, tape.constant(scores.n, FLAG)), "softmax")
+
+
+@gates.register(s.SoftmaxRouter)
+@gates.register(s.SigmoidRouter)
+def _(router: s.SoftmaxRouter | s.SigmoidRouter, scores: Value, tape: Tape) -> Value:
+    if isinstance(router, s.SoftmaxRouter) and router.scaled:
+        raise refuse("activations", "SoftmaxRouter.scaled", "no rule says what its learned scales keep")
+    by = "softmax" if isinstance(router, s.SoftmaxRouter) else "sigmoid"
+    chosen = tape.masked(tape.shaped(scores, by), tape.constant(scores.n, FLAG))
+    return tape.over(chosen, tape.new(scores.n // router.scores.n_out, chosen)) if router.normalised else chosen
+
+
+@keeps.register(s.Experts)
+def _(part: s.Experts, x: Value, tape: Tape) -> Value:
+    """Each choice a copy of its token, its expert's steps, and the weighted answer."""
+    n_choices = tape.rows * part.router.n_chosen
+    gate = gates(part.router, tape.linear(x, part.router.scores), tape)
+    indices = tape.constant(2 * n_choices, INDEX)  # whose token, which expert
+    met = tape.picked(x, indices, n_choices * part.expert.up.n_in)
+    said = forward(part.expert, met, tape, part.n_experts)
+    said = tape.times(tape.picked(gate, indices, n_choices), said)
+    if said.grad:
+        tape.keep(indices, said)  # torch's index_add keeps what it adds
+    out = Value(x.n, x.size, said.grad)
+    if part.shared:
+        always = forward(part.shared, x, tape)
+        if part.shared_gate:
+            always = tape.times(tape.shaped(tape.linear(x, part.shared_gate), "sigmoid"), always)
+        out = tape.new(x.n, out, always)
+    return out
+
+
+# --- whole ------------------------------------------------------------------------------------------------------------
+
+
+def layer(part: tuple[s.Residual, ...], x: Value, tape: Tape) -> Value:
+    for residual in part:
+        x = keeps(residual, x, tape)
+    return x
+
+
+@keeps.register(s.Residual)
+def _(part: s.Residual, x: Value, tape: Tape) -> Value:
+    read = keeps(part.norm_in, x, tape)
+    said = [
+        keeps(branch.norm_out, keeps(branch.part, keeps(branch.norm_in, read, tape), tape), tape)
+        for branch in part.branches
+    ]
+    together = keeps(part.norm_out, tape.new(x.n, *said) if len(said) > 1 else said[0], tape)
+    return keeps(part.norm_sum, tape.new(x.n, x, together) if part.add else together, tape)
+
+
+@keeps.register(s.Stack)
+def _(part: s.Stack, x: Value, tape: Tape) -> Value:
+    """With full recomputation a layer keeps what it reads alone."""
+    if isinstance(part.positions, s.Table):
+        x = tape.new(x.n, x, positions(part.positions, tape))
+    elif isinstance(part.positions, mixers.Distances):
+        raise refuse("activations", "Distances", "no rule says what this part keeps for its backward pass")
+    tape.relative = part.relative
+    x, done = keeps(part.norm_first, x, tape), set()
+    for i in part.passes or range(len(part.layers)):
+        tape.cast_before = i in done
+        done.add(i)
+        if tape.of.recompute == "full":
+            read = [x, *([tape.memory] if tape.memory else [])]
+            x = tape.again(read, lambda inner, i=i, x=x: layer(part.layers[i], x, inner))  # type: ignore[misc]
+        else:
+            x = layer(part.layers[i], x, tape)
+    tape.cast_before = False
+    return keeps(part.norm_last, x, tape)
+
+
+def positions(part: s.Table, tape: Tape) -> Value:
+    """One row for each position, for all sequences; numbers that count from elsewhere are made anew."""
+    where = tape.constant(tape.n_tokens, INDEX)
+    where = where if part.offset else tape.once("positions", lambda: where)
+    return tape.looked_up(tape.n_tokens * part.width, where, tape.trains)
+
+
+@keeps.register(s.Tokens)
+def _(part: s.Tokens, x: Value, tape: Tape) -> Value:
+    """x: the tokens' numbers."""
+    stream = tape.looked_up(tape.rows * part.table.width, x, tape.trains)
+    if part.types:
+        stream = tape.new(stream.n, stream, tape.looked_up(stream.n, tape.constant(tape.rows, INDEX), tape.trains))
+    if part.positions:
+        stream = tape.new(stream.n, stream, positions(part.positions, tape))
+    stream = keeps(part.norm, stream, tape)
+    return keeps(part.project.linear if isinstance(part.project, mixers.Patches) else part.project, stream, tape)
+
+
+@keeps.register(s.Head)
+def _(part: s.Head, x: Value, tape: Tape) -> Value:
+    width = x.n // tape.rows
+    if part.pool == "first":
+        x = x.view(tape.of.batch_size * width)
+    elif part.pool == "mean":
+        x = tape.times(x, tape.constant(tape.n_tokens, FLAG)).view(tape.of.batch_size * width)
+        x = tape.over(tape.new(x.n, x), tape.constant(1, INDEX))
+    x = keeps(part.transform, x, tape)
+    x = tape.shaped(x, part.activation) if part.activation else x
+    x = keeps(part.norm, x, tape)
+    logits = tape.linear(x if part.scale == 1 else tape.new(x.n, x), part.linear)
+    return tape.shaped(logits, "tanh") if part.softcap else logits
+
+
+@keeps.register(s.Spec)
+def _(part: s.Spec, x: Value, tape: Tape) -> Value:
+    """x: the tokens' numbers. Text alone: towers are asked by themselves."""
+    if part.encoder is not None and part.decoder is not None:
+        n_tokens, tape.n_tokens = tape.n_tokens, tape.of.n_source
+        read = tape.constant(tape.rows, INDEX)
+        tape.memory = keeps(part.encoder, keeps(part.embedding, read, tape), tape)
+        tape.n_tokens, tape.made = n_tokens, {}
+    answer = keeps(part.main, keeps(part.embedding, x, tape), tape)
+    answer = keeps(part.head, answer, tape)
+    tape.most = max(tape.most, tape.n_bytes)
+    return answer
+
+
+def taped(spec: s.Spec, of: Pass) -> Tape:
+    """The tape of a whole forward pass."""
+    tape = Tape(of)
+    keeps(spec, tape.constant(of.rows, INDEX), tape)
+    return tape
 
 
 def activations(spec: s.Spec, of: Pass) -> int:
-    """Bytes kept of one pass over the whole batch, without the head's logits. Text alone: a tower is frozen."""
-    source = Pass(of.batch_size, of.n_source, of.n_source, of.fused, of.recompute)
-    if spec.encoder is not None and spec.decoder is not None:
-        stacks = stack(spec.encoder, source, spec.d_model) + stack(spec.decoder, of, spec.d_model)
-    else:
-        stacks = stack(spec.main, of, spec.d_model)
-    narrow = STREAM * of.rows * spec.embedding.project.n_in if spec.embedding.project else 0
-    head = spec.head
-    if head is None:
-        return stacks + narrow
-    rows = of.rows if head.pool == "no" else of.batch_size
-    transform = STREAM * rows * (head.transform.n_in + head.transform.n_out) if head.transform else 0
-    norm = STREAM * rows * head.norm.width if head.norm else 0
-    return stacks + narrow + transform + norm + STREAM * rows * head.linear.n_in
+    """Bytes kept of one pass over the whole batch at the worst moment, what is made again included; without the loss.
+    Refuses a part that no rule speaks of."""
+    return taped(spec, of).most
 
 
 def logits(spec: s.Spec, of: Pass) -> int:
-    """The scores in 16 bits, their logarithms in 32, and the gradient of these: 10 bytes a score."""
+    """The scores, their logarithms and the gradient of these; the last two in 32 bits."""
     if spec.head is None:
         return 0
     rows = of.rows if spec.head.pool == "no" else of.batch_size
-    return (STREAM + 4 + 4) * rows * spec.head.linear.n_out
+    return ((HALF if of.autocast else of.size) + 2 * max(SINGLE, of.size)) * rows * spec.head.linear.n_out

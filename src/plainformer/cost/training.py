@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from plainformer.cost import Cost
-from plainformer.cost.activations import Pass, activations, logits
+from plainformer.cost.activations import logits, taped
 from plainformer.cost.flops import Work, flops, scores_and_mix
+from plainformer.cost.tape import Pass, Tape
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.ledger import Ledger, Weight
 from plainformer.records import dataclass, replace
@@ -160,7 +161,8 @@ class Training:
         def share(n_bytes: int, stage: int) -> int:
             return -(-n_bytes // plan.n_devices) if plan.zero >= stage else n_bytes
 
-        one = Pass(cost.batch_size, cost.seq_len, cost.source_len, plan.fused, plan.recompute)
+        one = as_pass(cost, plan)
+        tape = tape_of(spec, one)
         forward, both = operations(cost, spec, plan)
         again = recomputed(cost, spec, plan)
         n_tokens = cost.batch_size * cost.seq_len
@@ -170,16 +172,23 @@ class Training:
             weights=share(sum(frozen_or_trained(row, plan, how) for row in rows), 3),
             gradients=share(sum(how.gradient * row.count for row in trained), 2),
             optimizer=share(sum(how.master * row.count + how.state(row) for row in trained), 1),
-            activations=kept_activations(spec, one),
+            activations=tape.most if tape else None,
             logits=logits(spec, one),
             flops_per_token=(forward + both) / n_tokens,
             flops_done_per_token=(forward + both + again) / n_tokens,
         )
 
 
-def kept_activations(spec: Spec, one: Pass) -> int | None:
+def as_pass(cost: Cost, plan: Plan) -> Pass:
+    """The pass of a plan: frozen weights are 16 bits wide, and so is then the stream."""
+    wide = OPTIMIZERS[plan.optimizer].weight if plan.lora is None else 2
+    sizes = (cost.batch_size, cost.seq_len, cost.source_len)
+    return Pass(*sizes, plan.fused, plan.recompute, size=wide, adapters=plan.lora is not None)
+
+
+def tape_of(spec: Spec, one: Pass) -> Tape | None:
     try:
-        return activations(spec, one)
+        return taped(spec, one)
     except PlainformerError:  # a part without a rule
         return None
 
@@ -194,11 +203,14 @@ def frozen_or_trained(row: Weight, plan: Plan, how: Optimizer) -> int:
 
 def operations(cost: Cost, spec: Spec, plan: Plan) -> tuple[int, int]:
     """Forward and backward operations of a step. Every product has two gradients, each as dear as itself: one of its
-    input, one of its weight; a frozen weight has none. Products of activations (scores) have both."""
+    input, one of its weight; a frozen weight has none, and nothing goes back beyond the first adapter. Products of
+    activations (scores) have both. Where a part has no rule for what it keeps, its input is taken to need one."""
     work = Work(cost.batch_size, cost.seq_len, cost.seq_len, cost.source_len)
     forward = flops(spec, work)
     if plan.lora is None:
         return forward, 2 * forward
+    if tape := tape_of(spec, as_pass(cost, plan)):
+        return forward, tape.backward
     adapters = forward - cost.forward_flops
     return forward, forward + adapters + products_of_activations(spec, work)
 
