@@ -417,6 +417,18 @@ def test_targets_that_do_not_fit_are_refused(targets: Any, said: str) -> None:
         gradients.loss_and_gradients(specs.GPT2, specs.arrays_of(specs.GPT2), [1, 2, 3], targets)
 
 
+def test_rows_and_arrays_that_do_not_fit_are_refused() -> None:
+    bart, bert = specs.PAIRS["bart"], specs.BERT
+    with pytest.raises(PlainformerError, match="source"):
+        gradients.loss_and_gradients(bart, specs.arrays_of(bart), [1, 2], [2, 3], source=[[1], [2]])
+    with pytest.raises(PlainformerError, match="types"):
+        gradients.loss_and_gradients(bert, specs.arrays_of(bert), [1, 2], [2, 3], types=[[0, 1], [0, 1]])
+    arrays = specs.arrays_of(bert)
+    arrays["embedding.weight"] = arrays["embedding.weight"][:5]
+    with pytest.raises(PlainformerError, match=r"embedding\.weight"):
+        gradients.loss_and_gradients(bert, arrays, [1, 2], [2, 3])
+
+
 def test_no_target_at_all_is_a_loss_of_0() -> None:
     loss, grads = gradients.loss_and_gradients(specs.GPT2, specs.arrays_of(specs.GPT2), [1, 2, 3], [-1, -1, -1])
     assert loss == 0

@@ -4,8 +4,7 @@ slopes along its weights to what has been found and hands back the slope along i
 A rule is given nothing from the way forward: what it needs it computes again from the input, by the reference. So each
 can be read, and run, alone. (It is what libraries call checkpointing: Chen et al. 2016.)
 
-T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, J d_value, E experts, L latent, P d_rope,
-R buckets.
+T new positions, S all positions, D d_model, H heads, G kv heads, K d_head, J d_value, P d_rope.
 """
 
 from __future__ import annotations
@@ -152,6 +151,14 @@ def _(part: s.Bottleneck, w: Weights, x: Array, where: Where, d_y: Array, to: Sl
     return chain(steps, x, where, d_y, to)
 
 
+def turned(x_GTK: Array, rotary: s.Rotary | None, where: Where) -> Array:
+    return f.rotate(x_GTK, where.positions_T, rotary) if rotary else x_GTK
+
+
+def turned_back(d_y_GTK: Array, rotary: s.Rotary | None, where: Where) -> Array:
+    return b.rotate_back(d_y_GTK, where.positions_T, rotary) if rotary else d_y_GTK
+
+
 @rule.register
 def _(part: s.Attention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, to: Slopes) -> Array:
     q_HTK, k_GSK, v_GSK, allowed_TS, bias_HTS = asked(part, w, x_TD, where)
@@ -166,9 +173,9 @@ def _(part: s.Attention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, t
     if where.buckets and not part.cross and not part.scores.alibi:
         to.bias_HTS = to.bias_HTS + d.scores_HTS
 
-    d_q_HTK, d_k_GSK, d_v_GSK = d.q_HTK, *(b.shared_back(y, part.n_kv_heads) for y in (d.k_HSK, d.v_HSJ))
-    if part.scores.rotary and not part.cross:
-        d_q_HTK, d_k_GSK = (b.rotate_back(y, where.positions_T, part.scores.rotary) for y in (d_q_HTK, d_k_GSK))
+    rotary = None if part.cross else part.scores.rotary
+    d_k_GSK, d_v_GSK = (b.shared_back(y, part.n_kv_heads) for y in (d.k_HSK, d.v_HSJ))
+    d_q_HTK, d_k_GSK = (turned_back(y, rotary, where) for y in (d.q_HTK, d_k_GSK))
     source = where.memory_SD if part.cross and where.memory_SD is not None else x_TD
     d_x_TD = backward(part.q, w.at("q"), x_TD, where, together(d_q_HTK), to)
     d_source = backward(part.k, w.at("k"), source, where, together(d_k_GSK), to)
@@ -183,30 +190,23 @@ def _(part: s.Attention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, t
 def _(part: mixers.LatentAttention, w: Weights, x_TD: Array, where: Where, d_y_TD: Array, to: Slopes) -> Array:
     """The expanded form, as in the reference. The turned key is one for all heads: it gets the sum of theirs."""
     only(part.scores, softcap=None, sinks=False, alibi=False)
-    n_latent, n, positions_T = part.kv_norm.width, part.d_nope, where.positions_T
+    n_latent, n, rotary = part.kv_norm.width, part.d_nope, part.scores.rotary
     q_HTK = heads(run(part.q, w.at("q"), x_TD, where), n + part.d_rope)
+    q_HTK = np.concatenate((q_HTK[..., :n], turned(q_HTK[..., n:], rotary, where)), -1)
     down = run(part.kv_down, w.at("kv_down"), x_TD, where)
-    key_1TP, latent_TL = down[None, :, n_latent:], run(part.kv_norm, w.at("kv_norm"), down[:, :n_latent], where)
-    both = heads(run(part.kv_up, w.at("kv_up"), latent_TL, where), n + part.d_value)
-    if part.scores.rotary:
-        key_1TP = f.rotate(key_1TP, positions_T, part.scores.rotary)
-        q_HTK = np.concatenate((q_HTK[..., :n], f.rotate(q_HTK[..., n:], positions_T, part.scores.rotary)), -1)
+    steps = (part.kv_norm, w.at("kv_norm")), (part.kv_up, w.at("kv_up"))
+    both = heads(forward(steps, down[:, :n_latent], where), n + part.d_value)
+    key_1TP = turned(down[None, :, n_latent:], rotary, where)
     k_HSK = np.concatenate((both[..., :n], key_1TP.repeat(part.n_heads, 0)), -1)
     read = q_HTK, k_HSK, both[..., n:], where.allowed(None, len(x_TD)), part.scores.scale, 0.0, None, None
     d_out_HTJ = heads(backward(part.out, w.at("out"), together(f.attention(*read)[0]), where, d_y_TD, to), part.d_value)
     d = b.attention_back(*read, d_out_HTJ)
     to.trace |= {f"{where.at(w.place)}.{name}": array for name, array in d.named()}
 
-    d_q_turned_HTP, d_key_1TP = d.q_HTK[..., n:], d.k_HSK[..., n:].sum(0, keepdims=True)
-    if part.scores.rotary:
-        d_q_turned_HTP, d_key_1TP = (
-            b.rotate_back(y, positions_T, part.scores.rotary) for y in (d_q_turned_HTP, d_key_1TP)
-        )
+    d_key_1TP = turned_back(d.k_HSK[..., n:].sum(0, keepdims=True), rotary, where)
     d_both = together(np.concatenate((d.k_HSK[..., :n], d.v_HSJ), -1))
-    steps = (part.kv_norm, w.at("kv_norm")), (part.kv_up, w.at("kv_up"))
-    d_latent_TL = chain(steps, down[:, :n_latent], where, d_both, to)
-    d_down = np.concatenate((d_latent_TL, d_key_1TP[0]), -1)
-    d_q = together(np.concatenate((d.q_HTK[..., :n], d_q_turned_HTP), -1))
+    d_down = np.concatenate((chain(steps, down[:, :n_latent], where, d_both, to), d_key_1TP[0]), -1)
+    d_q = together(np.concatenate((d.q_HTK[..., :n], turned_back(d.q_HTK[..., n:], rotary, where)), -1))
     d_x_TD = backward(part.q, w.at("q"), x_TD, where, d_q, to)
     return d_x_TD + backward(part.kv_down, w.at("kv_down"), x_TD, where, d_down, to)
 
@@ -231,7 +231,7 @@ def _(part: s.FeedForward, w: Weights, x: Array, where: Where, d_y: Array, to: S
 def _(part: s.Residual, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes) -> Array:
     """y = x + said: the sum hands its slope to both. Through x it comes back as it is, however deep the stack."""
     first = part.branches[0].name
-    shared, together_, last = (w.at(f"{first}_norm_{name}") for name in ("shared", "together", "sum"))
+    shared, joint, last = (w.at(f"{first}_norm_{name}") for name in ("shared", "together", "sum"))
     read = run(part.norm_in, shared, x, where)
     ways = [
         (
@@ -242,9 +242,9 @@ def _(part: s.Residual, w: Weights, x: Array, where: Where, d_y: Array, to: Slop
         for each in part.branches
     ]
     said = sum((forward(way, read, where) for way in ways), np.zeros_like(x))
-    summed = run(part.norm_out, together_, said, where)
+    summed = run(part.norm_out, joint, said, where)
     d_sum = backward(part.norm_sum, last, x + summed if part.add else summed, where, d_y, to)
-    d_said = backward(part.norm_out, together_, said, where, d_sum, to)
+    d_said = backward(part.norm_out, joint, said, where, d_sum, to)
     d_read = sum((chain(way, read, where, d_said, to) for way in ways), np.zeros_like(x))
     d_x = backward(part.norm_in, shared, x, where, d_read, to)
     return d_x + d_sum if part.add else d_x

@@ -1,12 +1,13 @@
 """The slopes of a whole model's loss. One row of tokens at a time; the loss is of all rows together.
 
-B rows, T positions of a row, S of a source, D d_model, V what is scored, E experts.
+B rows, T positions of a row, S of a source, E experts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,12 +58,14 @@ class Row:
 
 def rows_of(tokens: ArrayLike, targets: ArrayLike, source: ArrayLike | None, types: ArrayLike | None) -> list[Row]:
     """One row or several of the same length."""
-    tokens_BT, answers = np.atleast_2d(tokens), np.atleast_2d(targets)
-    if len(tokens_BT) != len(answers):
-        raise refuse("targets", list(np.shape(targets)), f"must be as many rows as tokens ({len(tokens_BT)})")
-    more = (None if y is None else np.atleast_2d(y) for y in (source, types))
-    sources, kinds = ([None] * len(tokens_BT) if y is None else y for y in more)
-    return [Row(*row) for row in zip(tokens_BT, answers, sources, kinds, strict=True)]
+    tokens_BT = np.atleast_2d(tokens)
+    others: list[list[Any]] = []
+    for name, given in (("targets", targets), ("source", source), ("types", types)):
+        each = [None] * len(tokens_BT) if given is None else list(np.atleast_2d(given))
+        if len(each) != len(tokens_BT):
+            raise refuse(name, len(each), f"must be as many rows as tokens ({len(tokens_BT)})")
+        others.append(each)
+    return [Row(*row) for row in zip(tokens_BT, *others, strict=True)]
 
 
 def loss_and_gradients(
@@ -82,8 +85,9 @@ def loss_and_gradients(
     reference.logits, a row for each row. `to`: Slopes.along(spec), to see more of the way back than its end: the slopes
     along what attention and routers keep (`trace`, of the last row), and every part with what it read (`met`).
 
-    Raises PlainformerError: tokens or targets that do not fit, a part that no rule runs.
+    Raises PlainformerError: arrays, tokens or targets that do not fit, a part that no rule runs.
     """
+    reference.check_arrays(spec, arrays)
     rows = rows_of(tokens, targets, source, types)
     n_targets = sum(int((row.targets >= 0).sum()) for row in rows)
     to, total, answers = to or Slopes.along(spec), 0.0, []
