@@ -9,19 +9,25 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from plainformer.faults import refuse
 
 Row = dict[str, Any]
+Job = TypeVar("Job")
 
 # A measurement's name, and where its module lies. The first line of the module's docstring says what it measures.
-MEASUREMENTS: dict[str, str] = {}
+MEASUREMENTS: dict[str, str] = {
+    "residuals": "plainformer.measuring.residuals",
+    "norms": "plainformer.measuring.norms",
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ def measure(name: str) -> Row:
         "columns": list(found.rows[0]),
         "rows": list(found.rows),
     }
+
+
+def jobs(each: Sequence[Job]) -> Iterator[Job]:
+    """Each in turn, and to stderr how many are done and the time that is left."""
+    began = time.monotonic()
+    for n_done, job in enumerate(each):
+        left = (time.monotonic() - began) / n_done * (len(each) - n_done) if n_done else None
+        said = "" if left is None else f", {int(left) // 60}:{int(left) % 60:02} left"
+        print(f"{n_done} of {len(each)} done{said}", file=sys.stderr, flush=True)
+        yield job
 
 
 def machine() -> str:

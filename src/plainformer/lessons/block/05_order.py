@@ -1,0 +1,142 @@
+# %% [hidden]
+import numpy as np
+
+from plainformer import formulas, reference
+from plainformer.families import decoders
+from plainformer.families.variants import post_norm
+from plainformer.initial import initial
+from plainformer.lessons.words import vector
+from plainformer.report.diagrams import Arrow, Box, flow
+from plainformer.report.drawings import lines
+
+x_D = np.array([1.0, 2.0, 3.0, 4.0])
+said_D = np.array([0.5, 0.0, 0.0, -0.5])
+before_D, after_D = x_D + said_D, formulas.layer_norm(x_D + said_D)
+n_layers = 24
+deep = decoders.gpt2(vocab_size=50, d_model=32, n_layers=n_layers, n_heads=4, max_seq_len=16)
+
+
+def spreads(spec):
+    """The spread of the stream's numbers before the first layer and after each."""
+    trace = {}
+    weights = initial(spec, "lesson", seed=0)
+    reference.hidden(spec, weights, [3, 1, 4, 1, 5, 9, 2, 6], trace=trace)
+    return [float(trace[f"decoder.stream.{i}"].std()) for i in range(n_layers + 1)]
+
+
+pre, post = spreads(deep), spreads(post_norm(deep))
+
+# %% [markdown]
+# ## Where the norm stands
+#
+# **Everyday picture.** Two ways to keep a shared ledger readable. In one, every clerk reads it through a magnifying
+# glass of their own and writes in plain ink: the ledger itself is never touched. In the other, after every entry the
+# whole ledger is copied out afresh at the same size.
+#
+# **Where the analogy breaks.** Copying out loses nothing; a norm does. Each post-norm forgets the stream's mean and how
+# large it was, and a whole stack of them forgets it again and again. [inference]
+#
+# **Tiny worked example.** The stream is {{vector(x_D, "g")}} and a part says {{vector(said_D, "g")}}. Pre-norm leaves
+# {{vector(before_D, "g")}} in the stream. Post-norm leaves {{vector(after_D, ".2f")}}. [computed]
+
+# %% [figure: order]
+flow(
+    "The same parts in two orders",
+    {
+        "pre": Box(0, 0, "the stream"),
+        "norm1": Box(1, 0, "norm"),
+        "part1": Box(2, 0, "part", 0),
+        "add1": Box(3, 0, "+", None, True),
+        "out1": Box(4, 0, "pre-norm"),
+        "post": Box(0, 2, "the stream"),
+        "part2": Box(1, 2, "part", 0),
+        "add2": Box(2, 2, "+", None, True),
+        "norm2": Box(3, 2, "norm"),
+        "out2": Box(4, 2, "post-norm"),
+    },
+    [
+        Arrow("pre", "norm1"),
+        Arrow("norm1", "part1"),
+        Arrow("part1", "add1"),
+        Arrow("pre", "add1", "as it was", around=1),
+        Arrow("add1", "out1"),
+        Arrow("post", "part2"),
+        Arrow("part2", "add2"),
+        Arrow("post", "add2", "as it was", around=1),
+        Arrow("add2", "norm2"),
+        Arrow("norm2", "out2"),
+    ],
+)
+
+# %% [markdown]
+# **How to read it.** Above, the line from the left to the right passes a plus sign and nothing else. Below, it also
+# passes a norm, in every layer: there is no way through the stack that avoids them. [inference]
+#
+# **Formula.** Post-norm, as in the first transformer:
+#
+# $$
+# x \leftarrow \mathrm{Norm}(x + \mathrm{Part}(x))
+# $$
+#
+# **Symbols.**
+#
+# | symbol | meaning | in the example |
+# |---|---|---|
+# | $x$ | the stream | {{vector(x_D, "g")}} |
+# | $\mathrm{Part}$ | attention or the feed-forward network | it says {{vector(said_D, "g")}} |
+# | $\mathrm{Norm}$ | LayerNorm, on the sum | |
+#
+# **In words.** Add what the part says, then norm the sum.
+#
+# **With the numbers.** The sum {{vector(before_D, "g")}} has the mean {{before_D.mean():g}} and the spread
+# {{before_D.std():.4f}}; its first number becomes ({{before_D[0]:g}} - {{before_D.mean():g}}) /
+# {{before_D.std():.4f}} = {{after_D[0]:.4f}}. [computed]
+
+# %%
+for name, spec_of in (("pre-norm", deep), ("post-norm", post_norm(deep))):
+    each = spreads(spec_of)
+    print(f"{name:<9} spread before layer 1: {each[0]:.3f}   after it: {each[1]:.2f}   after layer 24: {each[-1]:.2f}")
+
+# %% [figure: stream]
+lines(
+    "How large the stream is, layer by layer (24 layers, random weights)",
+    {
+        "pre-norm": [(float(i), spread) for i, spread in enumerate(pre)],
+        "post-norm": [(float(i), spread) for i, spread in enumerate(post)],
+    },
+    "layers passed",
+    "spread",
+)
+
+# %% [markdown]
+# **How to read it.** Under post-norm the stream is of size one after every layer. Under pre-norm it grows, here to
+# {{pre[-1]:.1f}} after {{n_layers}} layers, because each layer adds something of a fixed size to what is there.
+# [computed] So a late layer changes the stream by a smaller share than an early one: the price of the open way.
+# [inference]
+#
+# **What it does to training.** A small stack learns to say the first half of a row again, five layouts, two depths:
+# [definition]
+
+# %% [measured: residuals]
+
+# %% [markdown]
+# Three things to take from the table. Without additions and without norms nothing arrives at the first layer: the
+# gradient is too small to be written down, and the loss stays where guessing leaves it. [measured: residuals] With
+# twelve layers the additions decide: with them the task is learned, without them it is not, norms or no norms.
+# [measured: residuals] And post-norm is no failure at this depth: at twelve layers it learns this task as well as
+# pre-norm. [measured: residuals] Where it does fail is at large rates without a warm-up, which is what the theory
+# says of it: its gradients are large near the output, at the start. [paper: Xiong et al. 2020, section 3.3] The same
+# stacks, other rates: [definition]
+
+# %% [measured: norms]
+
+# %% [markdown]
+# **In the library.** Post-norm is the same spec with its norms moved, and a stack without additions the same with a
+# flag: data, not another class. [definition]
+
+# %% [source: post_norm]
+
+# %% [markdown]
+# **Why it matters.** The order of two lines decides whether a deep stack trains without care. [inference] BERT and the
+# first transformer have post-norm, GPT-2 and what came after it pre-norm: one must know which before one loads weights.
+# [paper: Radford et al. 2019, section 2.3]
