@@ -6,17 +6,8 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import get_args
 
+from plainformer import mixers as m
 from plainformer.faults import Fault
-from plainformer.mixers import (
-    DeltaNet,
-    Distances,
-    GatedAttention,
-    LatentAttention,
-    Mamba,
-    Mamba2,
-    Patches,
-    ShortConvolution,
-)
 from plainformer.records import fields_of
 from plainformer.spec import (
     Activation,
@@ -36,6 +27,7 @@ from plainformer.spec import (
     Scaling,
     SigmoidRouter,
     Sinusoid,
+    SoftmaxRouter,
     Spec,
     Stack,
     Table,
@@ -52,6 +44,7 @@ NEEDS = {  # the settings without which a scaling cannot be computed
     "dynamic": ("factor", FIRST_CONTEXT),
     "llama3": ("factor", "high_freq_factor", "low_freq_factor", FIRST_CONTEXT),
     "yarn": ("beta_fast", "beta_slow", "factor", FIRST_CONTEXT),
+    "longrope": ("attention_factor", FIRST_CONTEXT),
 }
 
 
@@ -64,17 +57,16 @@ def width(part: object) -> tuple[int, int] | None:
 width.register(Linear, lambda part: (part.n_in, part.n_out))
 width.register(NormedLinear, lambda part: width(part.linear))
 width.register(Bottleneck, lambda part: (n_in(part.down), n_out(part.up)))
-width.register(Norm, lambda part: (part.width, part.width))
-width.register(Table, lambda part: (part.width, part.width))
+for kind in (Norm, Table, m.Distances, m.Sized):
+    width.register(kind, lambda part: (part.width, part.width))
 width.register(Attention, lambda part: (n_in(part.q), n_out(part.out)))
-width.register(LatentAttention, lambda part: (n_in(part.q), n_out(part.out)))
-width.register(GatedAttention, lambda part: width(part.attention))
-width.register(Patches, lambda part: (part.n_in, part.n_out))
-width.register(Distances, lambda part: (part.width, part.width))
-width.register(ShortConvolution, lambda part: (n_in(part.inner), n_out(part.out)))
-width.register(Mamba, lambda part: (n_in(part.inner), n_out(part.out)))
-width.register(Mamba2, lambda part: (n_in(part.inner), n_out(part.out)))
-width.register(DeltaNet, lambda part: (n_in(part.qkv), n_out(part.out)))
+width.register(m.LatentAttention, lambda part: (n_in(part.q), n_out(part.out)))
+width.register(m.GatedAttention, lambda part: width(part.attention))
+width.register(m.Patches, lambda part: (part.n_in, part.n_out))
+width.register(m.ShortConvolution, lambda part: (n_in(part.inner), n_out(part.out)))
+width.register(m.Mamba, lambda part: (n_in(part.inner), n_out(part.out)))
+width.register(m.Mamba2, lambda part: (n_in(part.inner), n_out(part.out)))
+width.register(m.DeltaNet, lambda part: (n_in(part.qkv), n_out(part.out)))
 width.register(FeedForward, lambda part: (n_in(part.up), n_out(part.down)))
 width.register(Experts, lambda part: width(part.expert))
 
@@ -133,6 +125,10 @@ def _(part: Scaling) -> Faults:
 def _(part: Rotary) -> Faults:
     if part.n_dims % 2:
         yield Fault("n_dims", part.n_dims, "must be even: dimensions are turned in pairs")
+    if part.scaling and part.scaling.kind == "longrope":
+        told = sorted(name for name, by in part.scaling.settings if "_factor." in name and by > 0)
+        if told != sorted(f"{which}_factor.{i}" for which in ("short", "long") for i in range(part.n_dims // 2)):
+            yield Fault("scaling.settings", told, f"must be {part.n_dims // 2} numbers above 0 for short and for long")
     if part.scaling and part.scaling.kind == "dynamic" and part.n_dims == 2:
         yield Fault("n_dims", part.n_dims, "must be above 2 where scaling is dynamic: it leaves the first pair alone")
     if not part.theta > 0:
@@ -178,13 +174,13 @@ def _(part: Attention) -> Faults:
         yield Fault("scores.rotary.n_dims", part.scores.rotary.n_dims, f"must not exceed d_head ({part.d_head})")
 
 
-@misfits.register(GatedAttention)
-def _(part: GatedAttention) -> Faults:
+@misfits.register(m.GatedAttention)
+def _(part: m.GatedAttention) -> Faults:
     yield from equal("gate.n_out", part.gate.n_out, part.attention.out.n_in, "must equal attention.out.n_in")
 
 
-@misfits.register(LatentAttention)
-def _(part: LatentAttention) -> Faults:
+@misfits.register(m.LatentAttention)
+def _(part: m.LatentAttention) -> Faults:
     yield from equal("q", n_out(part.q), part.n_heads * (part.d_nope + part.d_rope), "must give d_nope + d_rope a head")
     yield from equal("kv_down.n_in", part.kv_down.n_in, n_in(part.q), "must read what q reads")
     yield from equal("kv_down.n_out", part.kv_down.n_out, part.kv_norm.width + part.d_rope, "must be latent + d_rope")
@@ -200,8 +196,8 @@ def _(part: LatentAttention) -> Faults:
         yield from equal("scores.rotary.n_dims", part.scores.rotary.n_dims, part.d_rope, "must equal d_rope")
 
 
-@misfits.register(Mamba)
-def _(part: Mamba) -> Faults:
+@misfits.register(m.Mamba)
+def _(part: m.Mamba) -> Faults:
     rank = part.select.n_out - 2 * part.d_state
     yield from equal("inner.n_out", part.inner.n_out, 2 * part.d_inner, "must be twice d_inner")
     yield from equal("convolution.channels", part.convolution.channels, part.d_inner, "must equal d_inner")
@@ -213,15 +209,15 @@ def _(part: Mamba) -> Faults:
         yield from equal(f"norms.{i}.width", part.norms[i].width if part.norms else 0, wide, "must be what it norms")
 
 
-@misfits.register(ShortConvolution)
-def _(part: ShortConvolution) -> Faults:
+@misfits.register(m.ShortConvolution)
+def _(part: m.ShortConvolution) -> Faults:
     channels = part.convolution.channels
     yield from equal("inner.n_out", part.inner.n_out, 3 * channels, "must be thrice the convolution's channels")
     yield from equal("out.n_in", part.out.n_in, channels, "must equal convolution.channels")
 
 
-@misfits.register(Distances)
-def _(part: Distances) -> Faults:
+@misfits.register(m.Distances)
+def _(part: m.Distances) -> Faults:
     if part.norm:
         yield from equal("norm.width", part.norm.width, part.width, "must equal table.width")
 
@@ -254,10 +250,12 @@ def _(part: Experts) -> Faults:
 
 
 @misfits.register(SigmoidRouter)
-def _(part: SigmoidRouter) -> Faults:
-    n_experts, each = part.scores.n_out, part.scores.n_out // part.n_groups if part.n_groups > 0 else 0
-    if each < 2 or n_experts % part.n_groups:
-        yield Fault("n_groups", part.n_groups, f"must split {n_experts} experts into equal groups of at least 2")
+@misfits.register(SoftmaxRouter)
+def _(part: SigmoidRouter | SoftmaxRouter) -> Faults:
+    n_experts, least = part.scores.n_out, 2 if isinstance(part, SigmoidRouter) else 1  # of the sigmoid's two best count
+    each = n_experts // part.n_groups if part.n_groups > 0 else 0
+    if each < least or n_experts % part.n_groups:
+        yield Fault("n_groups", part.n_groups, f"must split {n_experts} experts into equal groups of at least {least}")
     if part.n_chosen_groups > part.n_groups:
         yield Fault("n_chosen_groups", part.n_chosen_groups, f"must not exceed n_groups ({part.n_groups})")
     elif part.n_chosen > each * part.n_chosen_groups:
@@ -348,8 +346,8 @@ def _(part: Spec) -> Faults:
     if part.decoder is None and part.encoder is None:
         yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
         return
-    if not isinstance(part.towers, tuple) or not all(isinstance(tower, Tower) for tower in part.towers):
-        yield Fault("towers", part.towers, "must be towers")
+    if not isinstance(part.towers, tuple) or not all(isinstance(one, (Tower, Head)) for one in part.towers):
+        yield Fault("towers", part.towers, "must be towers, or heads")
     for name, holder in (("embedding", part.embedding), ("encoder", part.encoder), ("decoder", part.decoder)):
         table = holder.positions if holder else None
         if isinstance(table, Table) and table.n_rows < part.max_seq_len + table.offset:

@@ -48,6 +48,12 @@ def inside(part: object, *names: str, kind: str = "") -> Weights:
         yield from under(name, weights(getattr(part, name)), kind)
 
 
+def numbered(parts: tuple[object, ...]) -> Weights:
+    """The weights of parts in a row, under their numbers."""
+    for i, part in enumerate(parts):
+        yield from under(str(i), weights(part))
+
+
 @singledispatch
 def weights(part: object) -> Weights:
     raise TypeError(f"no rule counts the weights of {type(part).__name__}")
@@ -66,7 +72,10 @@ weights.register(s.ChosenSoftmaxRouter, holds("scores", kind="router"))
 weights.register(mixers.LatentAttention, holds("q", "kv_down", "kv_norm", "kv_up", "out", kind="attention"))
 weights.register(mixers.ShortConvolution, holds("inner", "convolution", "out", kind="mixer"))
 weights.register(mixers.Distances, holds("table", "norm", kind="position"))
+weights.register(s.Table, lambda part: iter([Weight("weight", (part.n_rows, part.width))]))
+weights.register(s.RelativeBias, lambda part: iter([Weight("weight", (part.n_buckets, part.n_heads), "position")]))
 weights.register(mixers.Patches, holds("linear", kind="embedding"))
+weights.register(mixers.Sized, lambda part: (replace(w, kind=w.kind or part.kind) for w in numbered(part.pieces)))
 
 
 @weights.register(s.Linear)
@@ -93,21 +102,11 @@ def _(part: s.NormedLinear) -> Weights:
     yield from inside(part, "norm")
 
 
-@weights.register(s.Table)
-def _(part: s.Table) -> Weights:
-    yield Weight("weight", (part.n_rows, part.width))
-
-
 @weights.register(mixers.Convolution)
 def _(part: mixers.Convolution) -> Weights:
     yield Weight("weight", (part.channels, 1, part.kernel))
     if part.bias:
         yield Weight("bias", (part.channels,))
-
-
-@weights.register(s.RelativeBias)
-def _(part: s.RelativeBias) -> Weights:
-    yield Weight("weight", (part.n_buckets, part.n_heads), "position")
 
 
 @weights.register(s.Attention)
@@ -208,15 +207,13 @@ def _(part: s.Tower) -> Weights:
     yield from inside(part, "patches", kind="tower")
     yield from inside(part, "positions", kind="position")
     yield from inside(part, "stack")
-    for i, inner in enumerate(part.connector):
-        yield from under(f"connector.{i}", weights(inner), "tower")
+    yield from under("connector", numbered(part.connector), "tower")
 
 
 @weights.register(s.Spec)
 def _(part: s.Spec) -> Weights:
     yield from inside(part, "embedding", "encoder", "decoder")
-    for i, tower in enumerate(part.towers):
-        yield from under(f"towers.{i}", weights(tower))
+    yield from under("towers", numbered(part.towers))
     yield from inside(part, "head")
 
 

@@ -3,8 +3,10 @@ them what else is sized alone: distances that keys are held against, pieces of p
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from plainformer.records import dataclass
-from plainformer.spec import Attention, Linear, Norm, Projection, Scores, Table
+from plainformer.spec import Attention, Experts, FeedForward, Linear, Norm, Projection, Scores, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,3 +122,17 @@ class Patches:
     @property
     def n_out(self) -> int:
         return self.linear.n_out
+
+
+Piece: TypeAlias = "Attention | LatentAttention | FeedForward | Experts | Linear | Norm | Table | Convolution"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """Pieces that together make a part, in an order that nothing here says: norms inside attention (BitNet), learned
+    numbers of an activation (Apertus), a second set of projections (Longformer). A Table is numbers that multiply
+    nothing."""
+
+    width: int
+    kind: Literal["attention", "feed_forward", "mixer", "embedding"]  # of the pieces that have no kind themselves
+    pieces: tuple[Piece, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from plainformer.faults import PlainformerError
 from plainformer.records import dataclass
@@ -84,7 +84,7 @@ class Sinusoid:
 class Scaling:
     """Rotary frequencies stretched for contexts longer than the model was made with."""
 
-    kind: Literal["linear", "dynamic", "llama3", "yarn", "other"]
+    kind: Literal["linear", "dynamic", "llama3", "yarn", "longrope", "other"]
     settings: tuple[tuple[str, float], ...]  # by the names of the published config
 
 
@@ -141,12 +141,15 @@ class ChosenSoftmaxRouter:
 
 @dataclass(frozen=True, kw_only=True)
 class SoftmaxRouter:
-    """Softmax over all, then the best n_chosen, made to sum to 1 or left as they are (Qwen2-MoE)."""
+    """Softmax over all, then the best n_chosen of the best groups, made to sum to 1 or not (DeepSeek-V2, Qwen2-MoE)."""
 
     scores: Linear
     n_chosen: int
     normalised: bool
     scaled: bool = False  # learned scales of the input and of each expert (Gemma 4)
+    n_groups: int = 1  # a group is worth its best score
+    n_chosen_groups: int = 1
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +178,7 @@ class Experts:
 
 
 Mixer: TypeAlias = "m.GatedAttention | m.LatentAttention | m.Mamba | m.Mamba2 | m.DeltaNet | m.ShortConvolution"
-Part: TypeAlias = "Attention | Mixer | FeedForward | Experts"
+Part: TypeAlias = "Attention | Mixer | FeedForward | Experts | m.Sized"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +202,7 @@ class Residual:
     add: bool = True  # False: to see what the residual was for
 
     def parts(self) -> Iterator[tuple[str, Norm | Part | None]]:
-        """Its parts, each with the name of its weights in the layer. A norm stands beside its part, not inside: so a
-        part's own weights have the same names wherever it stands."""
+        """Its parts, each with its weights' name. A norm stands beside its part: whose own names are alike anywhere."""
         first = self.branches[0].name
         yield f"{first}_norm_shared", self.norm_in
         for branch in self.branches:
@@ -276,7 +278,7 @@ class Spec:
     max_seq_len: int
     decoder: Stack | None = None
     encoder: Stack | None = None
-    towers: tuple[Tower, ...] = ()
+    towers: tuple[Tower | Head, ...] = ()  # what stands beside: for pictures; a second head (BERT)
 
     def __post_init__(self) -> None:
         from plainformer.fitting import faults_of  # the rules are a room of their own; they read these classes
@@ -291,9 +293,7 @@ class Spec:
     @property
     def main(self) -> Stack:
         """The stack that the head reads."""
-        stack = self.decoder or self.encoder
-        assert stack is not None  # fitting: a spec has one
-        return stack
+        return cast(Stack, self.decoder or self.encoder)  # fitting: a spec has one
 
     @property
     def d_model(self) -> int:

@@ -44,6 +44,12 @@ def _(part: mixers.GatedAttention) -> Iterator[Kept]:
     yield from kept(part.attention)
 
 
+@kept.register(mixers.Sized)
+def _(part: mixers.Sized) -> Iterator[Kept]:
+    for piece in part.pieces:
+        yield from kept(piece)
+
+
 @kept.register(mixers.LatentAttention)
 def _(part: mixers.LatentAttention) -> Iterator[Kept]:
     expanded = part.n_heads * (part.d_nope + part.d_rope + part.d_value)

@@ -98,6 +98,11 @@ def _(part: mixers.Patches, work: Work) -> int:
     return flops(part.linear, work)
 
 
+@flops.register(mixers.Sized)
+def _(part: mixers.Sized, work: Work) -> int:
+    return sum(flops(piece, work) for piece in part.pieces)
+
+
 @flops.register(mixers.ShortConvolution)
 def _(part: mixers.ShortConvolution, work: Work) -> int:
     return sum(flops(inner, work) for inner in (part.inner, part.convolution, part.out))

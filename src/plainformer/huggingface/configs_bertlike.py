@@ -283,7 +283,7 @@ def gated_bert(keys: Keys, *, bias: bool, theta: float, n_types: int, rows: int)
     types = keys.count("type_vocab_size", default=n_types, least=0)
     head = vocabulary_head(frame, eps, act if not bias else "gelu")
     spec = stacked(frame, alike(frame, layer), head, n_types=types, norm_first=norm, positions=False)
-    return with_task(keys, spec, pools=not bias)
+    return with_task(keys, spec, pools=False)
 
 
 def vit(keys: Keys) -> Spec:

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from plainformer.families import encoder_decoders
+from plainformer.families.parts import linear
 from plainformer.huggingface.configs_keys import ACTIVATIONS, Keys
+from plainformer.records import replace
 from plainformer.spec import Sinusoid, Spec, Table
+
+
+def with_answers(keys: Keys, spec: Spec, n_labels: int = 2) -> Spec:
+    """The spec with the head of the class named in `architectures`; n_labels: where neither id2label nor num_labels
+    says how many."""
+    name, d_model = keys.architecture(), spec.d_model
+    n = None if keys.has("id2label") or keys.has("num_labels") else n_labels
+    if name.endswith("ForSequenceClassification"):
+        keys.leave_unsaid(f"{name} answers at the last token of a row; the spec says at every one.")
+        step = linear(d_model, d_model, bias=True)
+        return replace(spec, head=replace(keys.answers(d_model, n), transform=step, activation="tanh"))
+    if name.endswith(("ForQuestionAnswering", "ForTokenClassification")):
+        return replace(spec, head=keys.answers(d_model, 2 if name.endswith("Answering") else n))
+    return spec
 
 
 def bart(keys: Keys) -> Spec:
@@ -14,9 +30,10 @@ def bart(keys: Keys) -> Spec:
     alone(keys)
     alone(keys)
     keys.refuse_set("normalize_before", "pre-norm is another class (mBART)")
-    if keys.headed():
+    head = not keys.answering() and keys.headed()
+    if head:
         keys.note("The constant added to BART's scores (final_logits_bias) is a buffer of zeros, not counted.")
-    return encoder_decoders.bart(
+    spec = encoder_decoders.bart(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("max_position_embeddings", default=1024),
         d_model=d_model,
@@ -29,8 +46,9 @@ def bart(keys: Keys) -> Spec:
         activation=keys.activation("activation_function", "gelu"),
         scale=d_model**0.5 if keys.flag("scale_embedding", False) else 1.0,
         tied=keys.tied_or_refused(THREE_TABLES),
-        head=keys.headed(),
+        head=head,
     )
+    return with_answers(keys, spec, n_labels=3)
 
 
 THREE_TABLES = "untied, each stack has a token table of its own, which cannot be said yet"
@@ -147,8 +165,8 @@ def t5_like(keys: Keys, default: str, scaled: bool) -> Spec:
         keys.note("The head has weights of its own, as in the published files; some library versions tie it by force.")
     n_layers = keys.layers("num_layers", "num_hidden_layers")
     keys.note("T5 has no end of positions: n_positions is the length it was trained with.")
-    alone = keys.architecture().endswith("EncoderModel")
-    return encoder_decoders.t5(
+    alone = keys.architecture().endswith(("EncoderModel", "ForTokenClassification"))
+    spec = encoder_decoders.t5(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("n_positions", default=512),
         d_model=keys.count("d_model", "hidden_size"),
@@ -164,6 +182,7 @@ def t5_like(keys: Keys, default: str, scaled: bool) -> Spec:
         max_distance=keys.count("relative_attention_max_distance", default=128),
         eps=keys.real("layer_norm_epsilon", default=1e-6),
         tied=tied,
-        head=keys.headed(),
+        head=not keys.answering() and keys.headed(),
         head_scaled=scaled,
     )
+    return with_answers(keys, spec)

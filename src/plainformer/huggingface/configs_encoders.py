@@ -24,9 +24,7 @@ def with_task(keys: Keys, spec: Spec, *, pools: bool, activation: Activation = "
     keys.refuse_set("add_cross_attention", "cross-attention needs an encoder to read from")
     name, d_model = keys.architecture(), spec.d_model
     if not name or name.endswith(("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining")):
-        if name.endswith("ForPreTraining"):
-            keys.note(f"{name} also has a pooler and a sentence head, which are not counted.")
-        return spec
+        return replace(spec, towers=(sentences(d_model),)) if name.endswith("ForPreTraining") else spec
     if name.endswith(("ForQuestionAnswering", "ForTokenClassification")):
         return replace(spec, head=keys.answers(d_model, 2 if name.endswith("Answering") else None))
     if name.endswith(POOLED):
@@ -38,6 +36,12 @@ def with_task(keys: Keys, spec: Spec, *, pools: bool, activation: Activation = "
         return replace(spec, head=encoders.pooler(d_model) if pools else None)
     keys.note(f"{name} has a head of its own kind, which is not counted.")
     return replace(spec, head=None)
+
+
+def sentences(d_model: int) -> Head:
+    """The second head of BERT's first training: whether two sentences follow each other, from the first token."""
+    step = linear(d_model, d_model, bias=True)
+    return Head(linear=linear(d_model, 2, True), tied=False, transform=step, activation="tanh", pool="first")
 
 
 def bert(keys: Keys) -> Spec:

@@ -29,6 +29,7 @@ MOST_LAYERS = 10000
 MAKE_HEADS = ("hidden_size", "n_embd", "n_embed", "d_model", "num_attention_heads", "n_head", "num_heads", "head_dim")
 HEADED: tuple[str, ...] = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
 HEADED += ("DoubleHeadsModel", "MTModel")
+ANSWERING = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification", "ForMultipleChoice")
 ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
 
 
@@ -181,6 +182,10 @@ class Keys:
             self.fault("architectures", names, "must be a list of names")
             return ""
         return str(names[0])
+
+    def answering(self) -> bool:
+        """Whether the class named in `architectures` answers questions instead of writing."""
+        return self.architecture().endswith(ANSWERING)
 
     def headed(self) -> bool:
         """Whether the class named in `architectures` has a head over the vocabulary. Unsaid: it has."""

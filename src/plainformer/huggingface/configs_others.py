@@ -42,15 +42,14 @@ def phi3(keys: Keys) -> Spec:
         d_head=d_head,
         d_ff=keys.count("intermediate_size"),
         theta=keys.theta(),
-        scaling=keys.scaling(max_seq_len),
         windows=(keys.optional("sliding_window"),) * n_layers,
         activation=keys.activation(),
         eps=keys.real("rms_norm_eps", default=1e-5),
         tied=keys.tied(False),
     )
-    n_dims = keys.turned(d_head, keys.rotary_share())
+    n_dims, scaling = max(2, keys.turned(d_head, keys.rotary_share())), keys.scaling(max_seq_len)
     return keys.with_head(
-        rewrite(whole, lambda part: replace(part, n_dims=max(2, n_dims)) if isinstance(part, Rotary) else part)
+        rewrite(whole, lambda part: replace(part, n_dims=n_dims, scaling=scaling) if isinstance(part, Rotary) else part)
     )
 
 
@@ -106,7 +105,7 @@ def modernbert(keys: Keys) -> Spec:
             ("sliding_attention", "local_rope_theta", 10000.0),
         )
     )
-    return others.modernbert(
+    spec = others.modernbert(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=max_seq_len,
         d_model=d_model,
@@ -124,5 +123,11 @@ def modernbert(keys: Keys) -> Spec:
         transform_bias=keys.flag("classifier_bias", False),
         head_bias=keys.flag("decoder_bias", True),
         tied=keys.tied(True),
-        head=keys.headed(),
+        head=keys.answering() or keys.headed(),
     )
+    if not keys.answering() or spec.head is None:
+        return spec
+    name = keys.architecture()
+    n = 2 if name.endswith("QuestionAnswering") else 1 if name.endswith("MultipleChoice") else None
+    answers = keys.answers(d_model, n)
+    return replace(spec, head=replace(spec.head, linear=answers.linear, tied=False))
