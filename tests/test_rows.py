@@ -28,7 +28,7 @@ def _no_gradients():
 
 
 @needs_a_compiler
-@pytest.mark.parametrize("n_rows", [1, 2, 5, 8, 9])
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 8, 9, 65])
 @pytest.mark.parametrize(("n_out", "n_in"), [(1, 1), (4, 16), (7, 33), (13, 300)])
 @pytest.mark.parametrize("biased", [True, False])
 def test_the_product_is_torch_s(n_rows: int, n_out: int, n_in: int, biased: bool) -> None:
@@ -45,9 +45,7 @@ def test_the_product_is_torch_s(n_rows: int, n_out: int, n_in: int, biased: bool
     torch.testing.assert_close(product(*narrow).double(), exact, rtol=2**-8, atol=1e-4)
     steps, scale = products.rounded(weight)
     exact = F.linear(x.double(), steps.double() * scale[:, None].double(), wide[2] if bias is None else bias.double())
-    off = (
-        x.abs().amax() / 4095 * weight.abs().amax() * n_in**0.5
-    )  # x in 13 bits
+    off = x.abs().amax() / 4095 * weight.abs().amax() * n_in**0.5  # x in 13 bits
     torch.testing.assert_close(RowProduct(ROWS, scale[None])(x, steps, bias).double(), exact, rtol=0, atol=off)
 
 

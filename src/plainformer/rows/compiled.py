@@ -14,8 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")
-# The first that the compiler takes: threads where it knows OpenMP, this machine's instructions where it knows them.
-FLAGS = (("-march=native", "-fopenmp"), ("-mcpu=native", "-fopenmp"), ("-fopenmp-simd",), ())
+FLAGS = (("-march=native",), ("-mcpu=native",), ())  # this machine's instructions, where the compiler knows how
+SOURCES = ("rows.c", "pool.h")
 SECONDS = 60.0
 
 
@@ -39,17 +39,20 @@ def cache() -> Path:
     return folder
 
 
-def compiled(compiler: str, source: bytes, folder: Path) -> Path | None:
+def compiled(compiler: str, folder: Path) -> Path | None:
     """The library at its own name in `folder`, made if it is not there; None where the compiler fails."""
-    key = hashlib.sha256(b"\n".join((source, compiler.encode(), machine().encode()))).hexdigest()[:16]
+    sources = {name: files("plainformer.rows").joinpath(name).read_bytes() for name in SOURCES}
+    key = hashlib.sha256(b"\n".join((*sources.values(), compiler.encode(), machine().encode()))).hexdigest()[:16]
     made = folder / f"rows-{key}.so"
     if made.exists():
         return made
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        text, half = Path(work) / "rows.c", Path(work) / "rows.so"
-        text.write_bytes(source)
+        half = Path(work) / "rows.so"
+        for name, source in sources.items():
+            Path(work, name).write_bytes(source)
         for flags in FLAGS:
-            command = [compiler, "-O3", *flags, "-fPIC", "-shared", str(text), "-o", str(half), "-lm"]
+            way = ("-std=c11", "-D_GNU_SOURCE", "-O3", "-fopenmp-simd", *flags, "-fPIC", "-shared", "-pthread")
+            command = [compiler, *way, str(Path(work, SOURCES[0])), "-o", str(half), "-lm"]
             if subprocess.run(command, capture_output=True, timeout=SECONDS).returncode == 0:
                 os.replace(half, made)  # whole or not at all, whoever else compiles it now
                 return made
@@ -62,13 +65,12 @@ def library() -> tuple[ctypes.CDLL | None, str]:
     compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if compiler is None or os.name != "posix":
         return None, "no C compiler is here"
-    source = files("plainformer.rows").joinpath("rows.c").read_bytes()
     try:
         try:
             folder = cache()
         except (OSError, RuntimeError):
             folder = Path(tempfile.mkdtemp(prefix="plainformer-"))
-        made = compiled(compiler, source, folder)
+        made = compiled(compiler, folder)
         if made is None:
             return None, f"{compiler} could not compile rows.c"
         loaded = ctypes.CDLL(str(made))

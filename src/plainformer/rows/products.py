@@ -18,7 +18,9 @@ from plainformer.model import Attention, Head, LatentAttention, Transformer
 from plainformer.rows.compiled import library
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
-FEW = 8  # rows; torch's own product, which makes blocks of both sides, wins above
+# Up to so many rows of x: above, torch's own product, which takes blocks of both sides, wins; later against int8, whose
+# numbers it would have to be given in full.
+FEW = {torch.float32: 8, torch.bfloat16: 8, torch.int8: 64}
 
 
 class RowProduct:
@@ -36,7 +38,7 @@ class RowProduct:
         n_in, n_out = weight.shape[1], weight.shape[0]
         n_rows = x.numel() // n_in
         scale = None if self.scales is None else self.scales[weight.storage_offset() // weight.numel()]
-        if self.rows is None or n_rows > FEW or not self._can(x, weight):
+        if self.rows is None or n_rows > FEW.get(weight.dtype, 0) or not self._can(x, weight):
             return F.linear(x, weight if scale is None else widened(weight, scale, x.dtype), bias)
         x, y = x.contiguous(), x.new_empty(*x.shape[:-1], n_out)
         done = self.rows.rows(
@@ -54,7 +56,7 @@ class RowProduct:
 
     def _can(self, x: Tensor, weight: Tensor) -> bool:
         fits = x.dtype is weight.dtype or (weight.dtype is torch.int8 and x.dtype in (torch.float32, torch.bfloat16))
-        return fits and weight.dtype in KINDS and x.is_cpu and not torch.is_grad_enabled() and weight.is_contiguous()
+        return fits and x.is_cpu and not torch.is_grad_enabled() and weight.is_contiguous()
 
 
 def finished(done: int, y: Tensor) -> Tensor:

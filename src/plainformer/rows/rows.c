@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 8, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4096, SMALL = 1 << 15 };
+#include "pool.h"
+
+enum { MOST_ROWS = 8, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4096, PIECE = 1 << 17 }; /* the last three: bytes */
 enum { FLOAT32, BFLOAT16, INT8 };
 
 typedef uint16_t bfloat16;
@@ -85,6 +87,35 @@ static float stepped(const float *x, long n, int16_t *to) {
     return real ? most / STEPS : NAN;
 }
 
+typedef struct {
+    int kind_w, kind_x;
+    const char *w;
+    const float *scale, *bias;
+    void *y;
+    long some, n_out, n_in, rows_a_piece;
+    const float *x[MOST_ROWS];
+    const int16_t *steps[MOST_ROWS];
+    float step[MOST_ROWS];
+} Product;
+
+static long size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
+
+static void product_piece(const void *job, long piece) {
+    const Product *p = job;
+    long from = piece * p->rows_a_piece, to = from + p->rows_a_piece < p->n_out ? from + p->rows_a_piece : p->n_out;
+    for (long o = from; o < to; o++) {
+        const void *w = p->w + o * p->n_in * size_of(p->kind_w);
+        float sums[MOST_ROWS];
+        if (p->kind_w == FLOAT32) dot_float32(w, p->x, p->some, p->n_in, sums);
+        else if (p->kind_w == BFLOAT16) dot_bfloat16(w, p->x, p->some, p->n_in, sums);
+        else dot_int8(w, p->steps, p->some, p->n_in, sums);
+        for (long r = 0; r < p->some; r++) {
+            float scaled = sums[r] * p->step[r] * (p->scale ? p->scale[o] : 1);
+            put(p->y, r * p->n_out + o, scaled + (p->bias ? p->bias[o] : 0), p->kind_x);
+        }
+    }
+}
+
 /* y (n_rows, n_out) = x (n_rows, n_in) W^T + bias; x, bias and y of kind_x. 0 when done, 1 when memory lacks. */
 int rows(int kind_w, int kind_x, const void *w, const void *x, const void *bias, const float *scale, void *y,
          long n_rows, long n_out, long n_in, int n_threads) {
@@ -92,36 +123,85 @@ int rows(int kind_w, int kind_x, const void *w, const void *x, const void *bias,
     float *room = malloc((n_x + (size_t)n_out) * sizeof(float) + n_x * sizeof(int16_t));
     if (!room) return 1;
     const float *wide_x = widened(x, n_rows * n_in, kind_x, room);
-    const float *wide_bias = bias ? widened(bias, n_out, kind_x, room + n_x) : NULL;
     int16_t *steps = (int16_t *)(room + n_x + n_out);
+    long row = n_in * size_of(kind_w);
+    Product p = {.kind_w = kind_w, .kind_x = kind_x, .w = w, .scale = scale, .n_out = n_out, .n_in = n_in};
+    p.bias = bias ? widened(bias, n_out, kind_x, room + n_x) : NULL;
+    p.rows_a_piece = row < PIECE ? PIECE / row : 1;
     for (long first = 0; first < n_rows; first += MOST_ROWS) {
-        long some = n_rows - first < MOST_ROWS ? n_rows - first : MOST_ROWS;
-        const float *x_at[MOST_ROWS];
-        const int16_t *steps_at[MOST_ROWS];
-        float step[MOST_ROWS];
+        p.some = n_rows - first < MOST_ROWS ? n_rows - first : MOST_ROWS;
+        p.y = (char *)y + first * n_out * size_of(kind_x);
         for (long r = 0; r < MOST_ROWS; r++) {
-            long at = (first + (r < some ? r : some - 1)) * n_in;
-            x_at[r] = wide_x + at;
-            steps_at[r] = steps + at;
-            step[r] = kind_w == INT8 && r < some ? stepped(x_at[r], n_in, steps + at) : 1;
+            long at = (first + (r < p.some ? r : p.some - 1)) * n_in;
+            p.x[r] = wide_x + at;
+            p.steps[r] = steps + at;
+            p.step[r] = kind_w == INT8 && r < p.some ? stepped(p.x[r], n_in, steps + at) : 1;
         }
-#pragma omp parallel for num_threads(n_threads) schedule(static) if (n_out * n_in > SMALL)
-        for (long o = 0; o < n_out; o++) {
-            float sums[MOST_ROWS];
-            if (kind_w == FLOAT32) dot_float32((const float *)w + o * n_in, x_at, some, n_in, sums);
-            else if (kind_w == BFLOAT16) dot_bfloat16((const bfloat16 *)w + o * n_in, x_at, some, n_in, sums);
-            else dot_int8((const int8_t *)w + o * n_in, steps_at, some, n_in, sums);
-            for (long r = 0; r < some; r++) {
-                float scaled = sums[r] * step[r] * (scale ? scale[o] : 1);
-                put(y, (first + r) * n_out + o, scaled + (wide_bias ? wide_bias[o] : 0), kind_x);
-            }
-        }
+        share(product_piece, &p, (n_out + p.rows_a_piece - 1) / p.rows_a_piece, n_threads);
     }
     free(room);
     return 0;
 }
 
-#define VALUE_AT(from, i) (kind == BFLOAT16 ? wide(((const bfloat16 *)(from))[i]) : ((const float *)(from))[i])
+/* sum += weight * row, and query . row, of a row of n numbers */
+static inline void add_row(float *sum, float weight, const void *row, long n, int kind) {
+    if (kind == BFLOAT16) {
+#pragma omp simd
+        for (long j = 0; j < n; j++) sum[j] += weight * wide(((const bfloat16 *)row)[j]);
+    } else {
+#pragma omp simd
+        for (long j = 0; j < n; j++) sum[j] += weight * ((const float *)row)[j];
+    }
+}
+
+static inline float dot_row(const float *query, const void *row, long n, int kind) {
+    float dot = 0;
+    if (kind == BFLOAT16) {
+#pragma omp simd reduction(+ : dot)
+        for (long i = 0; i < n; i++) dot += query[i] * wide(((const bfloat16 *)row)[i]);
+    } else {
+#pragma omp simd reduction(+ : dot)
+        for (long i = 0; i < n; i++) dot += query[i] * ((const float *)row)[i];
+    }
+    return dot;
+}
+
+typedef struct {
+    int kind;
+    const char *q, *keys, *values;
+    const uint8_t *allowed;
+    void *out;
+    float *room, scale;
+    long H, G, S, K, J, keys_b, keys_g, values_b, values_g, heads_a_piece, n_heads;
+} Attention;
+
+static void head(const Attention *a, long bh) {
+    long b = bh / a->H, g = bh % a->H / (a->H / a->G), size = size_of(a->kind);
+    const char *key = a->keys + (b * a->keys_b + g * a->keys_g) * size;
+    const char *value = a->values + (b * a->values_b + g * a->values_g) * size;
+    float *score = a->room + bh * (a->S + a->K + a->J), *room = score + a->S, *sum = room + a->K;
+    const float *query = widened(a->q + bh * a->K * size, a->K, a->kind, room);
+    float most = -INFINITY, total = 0;
+    for (long s = 0; s < a->S; s++) {
+        int seen = !a->allowed || a->allowed[b * a->S + s];
+        score[s] = seen ? dot_row(query, key + s * a->K * size, a->K, a->kind) * a->scale : -INFINITY;
+        most = score[s] > most || isnan(score[s]) ? score[s] : most;
+    }
+    memset(sum, 0, (size_t)a->J * sizeof(float));
+    for (long s = 0; s < a->S; s++) {
+        if (score[s] == -INFINITY) continue; /* not seen, or infinitely far below what is */
+        float weight = expf(score[s] - most);
+        total += weight;
+        add_row(sum, weight, value + s * a->J * size, a->J, a->kind);
+    }
+    for (long j = 0; j < a->J; j++) put(a->out, bh * a->J + j, total == 0 ? 0 : sum[j] / total, a->kind);
+}
+
+static void attention_piece(const void *job, long piece) {
+    const Attention *a = job;
+    long from = piece * a->heads_a_piece, to = from + a->heads_a_piece;
+    for (long bh = from; bh < (to < a->n_heads ? to : a->n_heads); bh++) head(a, bh);
+}
 
 /* What one query a head takes: out (B, H, J) = softmax(q . keys * scale) values. q (B, H, K); keys (B, G, S, K) and
    values (B, G, S, J) with the given steps from row to row of B and G; allowed (B, S), or none. H / G heads share keys.
@@ -131,44 +211,10 @@ int attend(int kind, const void *q, const void *keys, const void *values, const 
            int n_threads) {
     float *room = malloc((size_t)(B * H * (S + K + J)) * sizeof(float));
     if (!room) return 1;
-#pragma omp parallel for num_threads(n_threads) schedule(static) if (B * H * S * K > SMALL)
-    for (long bh = 0; bh < B * H; bh++) {
-        long b = bh / H, g = bh % H / (H / G), size = kind == BFLOAT16 ? 2 : 4;
-        const char *key = (const char *)keys + (b * keys_b + g * keys_g) * size;
-        const char *value = (const char *)values + (b * values_b + g * values_g) * size;
-        float *score = room + bh * (S + K + J), *query = score + S, *sum = query + K, most = -INFINITY, total = 0;
-        for (long i = 0; i < K; i++) query[i] = VALUE_AT(q, bh * K + i) * scale;
-        for (long s = 0; s < S; s++) {
-            float dot = 0;
-            if (kind == BFLOAT16) {
-                const bfloat16 *k = (const bfloat16 *)key + s * K;
-#pragma omp simd reduction(+ : dot)
-                for (long i = 0; i < K; i++) dot += query[i] * wide(k[i]);
-            } else {
-                const float *k = (const float *)key + s * K;
-#pragma omp simd reduction(+ : dot)
-                for (long i = 0; i < K; i++) dot += query[i] * k[i];
-            }
-            score[s] = allowed && !allowed[b * S + s] ? -INFINITY : dot;
-            most = score[s] > most || isnan(score[s]) ? score[s] : most;
-        }
-        memset(sum, 0, (size_t)J * sizeof(float));
-        for (long s = 0; s < S; s++) {
-            float weight = most == -INFINITY || score[s] == -INFINITY ? 0 : expf(score[s] - most);
-            if (weight == 0) continue;
-            total += weight;
-            if (kind == BFLOAT16) {
-                const bfloat16 *v = (const bfloat16 *)value + s * J;
-#pragma omp simd
-                for (long j = 0; j < J; j++) sum[j] += weight * wide(v[j]);
-            } else {
-                const float *v = (const float *)value + s * J;
-#pragma omp simd
-                for (long j = 0; j < J; j++) sum[j] += weight * v[j];
-            }
-        }
-        for (long j = 0; j < J; j++) put(out, bh * J + j, total == 0 ? 0 : sum[j] / total, kind);
-    }
+    long bytes = S * (K + J) * size_of(kind), heads_a_piece = bytes < PIECE ? PIECE / bytes : 1;
+    Attention a = {kind,   q,      keys,   values,   allowed,  out,   room,          scale, H, G, S, K, J,
+                   keys_b, keys_g, values_b, values_g, heads_a_piece, B * H};
+    share(attention_piece, &a, (a.n_heads + a.heads_a_piece - 1) / a.heads_a_piece, n_threads);
     free(room);
     return 0;
 }
