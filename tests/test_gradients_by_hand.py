@@ -24,6 +24,7 @@ from plainformer.faults import PlainformerError
 from plainformer.gradients import experts, parts, two_tokens, whole
 from plainformer.gradients import formulas as back
 from plainformer.ledger import Ledger
+from plainformer.mixers import LatentAttention
 from plainformer.model import Transformer
 from plainformer.training import optimizers
 from plainformer.training.step import gradients as of_training
@@ -208,18 +209,53 @@ def test_the_way_back_passes_every_part_the_outermost_last() -> None:
     assert np.array_equal(stack.d_x, to.trace["decoder.stream.0"])
 
 
-def test_a_part_alone_goes_back_too() -> None:
-    part = specs.spec_of("qwen2-moe").decoder.layers[0][1].branches[0].part
-    arrays, x, d_y = specs.arrays_of(part), rng.normal(size=(5, 12)), rng.normal(size=(5, 12))
-    to, where = gradients.Slopes.along(part), reference.Where(np.arange(5))
-    d_x = gradients.backward(part, reference.Weights(arrays), x, where, d_y, to)
+def width_in(part: Any) -> int | None:
+    """How wide the rows are that a part reads; None for those that read numbers of rows, or another's too."""
+    match part:
+        case s.Linear() | s.NormedLinear() | s.Bottleneck():
+            return laws.s_in(part)
+        case s.Norm():
+            return part.width
+        case s.Attention() | LatentAttention():
+            return laws.s_in(part.q)
+        case s.FeedForward():
+            return part.up.n_in
+        case s.Experts():
+            return part.router.scores.n_in
+        case s.ChosenSoftmaxRouter() | s.SoftmaxRouter() | s.SigmoidRouter():
+            return part.scores.n_in
+        case s.Residual():
+            return width_in(part.branches[0].part)
+        case s.Stack():
+            return width_in(part.layers[0][0])
+        case s.Head():
+            return None if part.tied else (part.transform or part.linear).n_in
+    return None
 
-    def told(moved: Any) -> float:
-        rest = {name: array for name, array in moved.items() if name != "x"}
-        return float((reference.run(part, reference.Weights(rest), moved["x"], where) * d_y).sum())
 
-    for at in ((0, 0), (3, 7), (4, 11)):
-        assert abs(gradients.nudged(told, arrays | {"x": x}, "x", at) - d_x[at]) < 1e-7 * abs(d_x).max()
+@pytest.mark.no_shape_names
+@pytest.mark.parametrize(
+    "name", ["qwen3", "deepseek-v3", "qwen2-moe", "mixtral", "gpt-oss", "layers-shared", "bert-mean"]
+)
+def test_a_part_alone_goes_back_too(name: str) -> None:
+    """Each by itself: the slopes of its weights, and of what it reads."""
+    seen = set()
+    for part in dict.fromkeys(part for _, part in specs.walk(specs.spec_of(name)) if width_in(part)):
+        arrays, where = specs.arrays_of(part), reference.Where(np.arange(5))
+        x = rng.normal(size=(5, width_in(part)))
+        d_y = rng.normal(size=reference.run(part, reference.Weights(arrays), x, where).shape)
+        to = gradients.Slopes.along(part)
+        found = {"x": gradients.backward(part, reference.Weights(arrays), x, where, d_y, to), **to.of}
+
+        def told(moved: Any, part: Any = part, where: Any = where, d_y: Any = d_y) -> float:
+            return float((reference.run(part, reference.Weights(moved), moved["x"], where) * d_y).sum())
+
+        for what, grad in found.items():
+            at = tuple(rng.integers(grad.shape))
+            slope = gradients.nudged(told, arrays | {"x": x}, what, at)
+            assert abs(slope - grad[at]) <= 1e-7 * max(1, np.abs(grad).max()), f"{type(part).__name__}: {what}{at}"
+        seen.add(type(part))
+    assert len(seen) > 4
 
 
 # --- each formula alone -----------------------------------------------------------------------------------------------
