@@ -42,6 +42,15 @@ YARN = s.Scaling(
     ),
 )
 DYNAMIC = s.Scaling(kind="dynamic", settings=(("factor", 3.0), ("original_max_position_embeddings", 8.0)))
+LONGROPE = s.Scaling(
+    kind="longrope",
+    settings=(
+        ("attention_factor", 1.2),
+        *((f"long_factor.{i}", 2.0 + i) for i in range(3)),
+        ("original_max_position_embeddings", 8.0),
+        *((f"short_factor.{i}", 1.0 + i / 4) for i in range(3)),
+    ),
+)
 LINEAR = s.Scaling(kind="linear", settings=(("factor", 3.0),))
 ACTIVATIONS: tuple[s.Activation, ...] = ("relu", "relu_squared", "silu", "gelu", "gelu_tanh", "tanh")
 
@@ -192,6 +201,7 @@ TINY: dict[str, s.Spec] = {
     "mixtral-lora": with_lora(MIXTRAL, rank=2, alpha=3.0, targets=("feed_forward.up", "feed_forward.down", "head")),
     "llama-yarn": turned(LLAMA, scaling=YARN),
     "llama-dynamic": turned(LLAMA, scaling=DYNAMIC),
+    "llama-longrope": turned(LLAMA, scaling=LONGROPE),
     "scores-capped": change(LLAMA, s.Scores, softcap=1.5),
     "gpt-oss": mixtures.gpt_oss(
         vocab_size=13,
@@ -360,7 +370,9 @@ class Draw:
                 normalised=self.chance(0.5),
             )
         if kind == "all":
-            return s.SoftmaxRouter(scores=scores, n_chosen=n_chosen, normalised=self.chance(0.5))
+            plain = s.SoftmaxRouter(scores=scores, n_chosen=n_chosen, normalised=self.chance(0.5))
+            in_groups = replace(plain, n_chosen=1, n_groups=n // 2, n_chosen_groups=1, factor=1.5)
+            return in_groups if n % 2 == 0 and self.chance(0.3) else plain
         return s.ChosenSoftmaxRouter(scores=scores, n_chosen=n_chosen)
 
     def experts(self) -> s.Experts:

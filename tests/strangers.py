@@ -51,7 +51,7 @@ def float64() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
         for room, name in (
-            *((torch.Tensor, name) for name in ("to", "type")),
+            *((torch.Tensor, name) for name in ("to", "type", "softmax")),
             *((torch, name) for name in ("arange", "full", "tensor", "zeros")),
             (nn.functional, "softmax"),
         ):
@@ -238,6 +238,20 @@ STRANGERS: dict[str, Stranger] = {
         "Phi3ForCausalLM",
         SIZES | {"num_key_value_heads": 2, "sliding_window": 5, "pad_token_id": 0, "eos_token_id": 2},
     ),
+    **{
+        f"phi3 longrope, {words}": Stranger(
+            "Phi3ForCausalLM",
+            SIZES
+            | {"num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": 2, "partial_rotary_factor": 0.75}
+            | {"hidden_size": 32, "original_max_position_embeddings": first}
+            | {
+                "rope_parameters": {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.75}
+                | {"short_factor": [1.0, 1.2, 1.7], "long_factor": [1.1, 3.0, 9.0]}
+                | {"original_max_position_embeddings": first}
+            },
+        )
+        for words, first in (("short", 32), ("long", 12))
+    },
     "mixtral": Stranger("MixtralForCausalLM", GROUPED | {"num_local_experts": 4}),
     "qwen2_moe": Stranger(
         "Qwen2MoeForCausalLM",
@@ -248,6 +262,12 @@ STRANGERS: dict[str, Stranger] = {
     ),
     "qwen3_moe": Stranger("Qwen3MoeForCausalLM", GROUPED | EXPERTS),
     "qwen3_moe normalised": Stranger("Qwen3MoeForCausalLM", GROUPED | EXPERTS | {"norm_topk_prob": True}),
+    "deepseek_v2": Stranger(
+        "DeepseekV2ForCausalLM", DEEPSEEK | {"topk_method": "greedy", "n_shared_experts": 2, "q_lora_rank": None}
+    ),
+    "deepseek_v2 in groups": Stranger(
+        "DeepseekV2ForCausalLM", DEEPSEEK | {"topk_method": "group_limited_greedy", "routed_scaling_factor": 2.5}
+    ),
     "deepseek_v3": Stranger("DeepseekV3ForCausalLM", DEEPSEEK),
     "deepseek_v3 without rank, yarn": Stranger(
         "DeepseekV3ForCausalLM",

@@ -10,7 +10,10 @@ from specs import ENCODERS, PAIRS, TINY, spec_of
 
 SEEDS = [str(seed) for seed in range(24)]
 MORE = [pytest.param(str(seed), marks=pytest.mark.proof) for seed in range(24, 400)]
-GROWS = {"llama-dynamic"}  # its frequencies change with the length: what was read by others cannot be kept (a limit)
+GROWS = {
+    "llama-dynamic",
+    "llama-longrope",
+}  # their frequencies change with the length: what was read by others cannot be kept (a limit)
 each_tiny_spec = pytest.mark.parametrize("name", [*TINY, *ENCODERS, *PAIRS, *SEEDS, *MORE])
 each_tiny_decoder = pytest.mark.parametrize("name", [*TINY, *PAIRS, *SEEDS, *MORE])
 each_that_keeps = pytest.mark.parametrize(

@@ -42,10 +42,16 @@ class SoftmaxRouter(nn.Module):
         self.scores = Linear(part.scores)
 
     def forward(self, x_ND: Tensor) -> Routed:
-        scores_NE = cast(Tensor, self.scores(x_ND))
-        chosen_NE = choose(scores_NE, self.part.n_chosen)
+        part, scores_NE = self.part, cast(Tensor, self.scores(x_ND))
+        open_NE = scores_NE
+        if part.n_groups > 1:
+            in_groups = scores_NE.unflatten(-1, (part.n_groups, -1))
+            best = choose(in_groups.amax(-1), part.n_chosen_groups)
+            open_NE = scores_NE.masked_fill(~best.repeat_interleave(in_groups.shape[-1], -1), -torch.inf)
+        chosen_NE = choose(open_NE, part.n_chosen)
         gates_NE = scores_NE.softmax(-1).masked_fill(~chosen_NE, 0)
-        return scores_NE, chosen_NE, gates_NE / gates_NE.sum(-1, keepdim=True) if self.part.normalised else gates_NE
+        gates_NE = gates_NE / gates_NE.sum(-1, keepdim=True) if part.normalised else gates_NE
+        return scores_NE, chosen_NE, gates_NE if part.factor == 1 else gates_NE * part.factor
 
 
 @build.register(s.SigmoidRouter)

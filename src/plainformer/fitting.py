@@ -61,6 +61,7 @@ for kind in (Norm, Table, m.Distances, m.Sized):
     width.register(kind, lambda part: (part.width, part.width))
 width.register(Attention, lambda part: (n_in(part.q), n_out(part.out)))
 width.register(m.LatentAttention, lambda part: (n_in(part.q), n_out(part.out)))
+width.register(m.BorrowedAttention, lambda part: (n_in(part.q), n_out(part.out)))
 width.register(m.GatedAttention, lambda part: width(part.attention))
 width.register(m.Patches, lambda part: (part.n_in, part.n_out))
 width.register(m.ShortConvolution, lambda part: (n_in(part.inner), n_out(part.out)))
@@ -346,8 +347,8 @@ def _(part: Spec) -> Faults:
     if part.decoder is None and part.encoder is None:
         yield Fault("decoder", None, "a spec needs a decoder, an encoder or both")
         return
-    if not isinstance(part.towers, tuple) or not all(isinstance(one, (Tower, Head)) for one in part.towers):
-        yield Fault("towers", part.towers, "must be towers, or heads")
+    if not isinstance(part.towers, tuple) or not all(isinstance(one, (Tower, Head, m.Sized)) for one in part.towers):
+        yield Fault("towers", part.towers, "must be towers, heads or pieces")
     for name, holder in (("embedding", part.embedding), ("encoder", part.encoder), ("decoder", part.decoder)):
         table = holder.positions if holder else None
         if isinstance(table, Table) and table.n_rows < part.max_seq_len + table.offset:

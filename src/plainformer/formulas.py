@@ -155,7 +155,7 @@ def sinusoids(positions_T: Array, width: int) -> Array:
 def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:
     """Radians a position for each pair, (n_dims / 2,): theta^(-2i / n_dims) (Su et al. 2021, section 3.4.2), stretched.
 
-    `n_tokens`: how long the row is; asked by dynamic scaling alone.
+    `n_tokens`: how long the row is; asked by dynamic scaling and LongRoPE.
     """
     n, scaling = rotary.n_dims, rotary.scaling
     turn: Array = rotary.theta ** (-np.arange(0, n, 2) / n)
@@ -170,6 +170,11 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:
     if scaling.kind == "dynamic":  # a larger base as the row grows
         grown = told["factor"] * max(n_tokens, first) / first - (told["factor"] - 1)
         return np.asarray((rotary.theta * grown ** (n / (n - 2))) ** (-np.arange(0, n, 2) / n))
+    if (
+        scaling.kind == "longrope"
+    ):  # found by search, one divisor a pair, others past the first context (Ding et al. 2024)
+        which = "long_factor" if n_tokens > first else "short_factor"
+        return np.asarray(turn / [told[f"{which}.{i}"] for i in range(n // 2)])
     rounds = first * turn / (2 * pi)  # how often each pair goes round in the first context
     if scaling.kind == "llama3":  # many rounds: left alone; few: slowed; between: mixed
         share: Array = (rounds - told["low_freq_factor"]) / (told["high_freq_factor"] - told["low_freq_factor"])
@@ -187,7 +192,7 @@ def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:
 
 def stretch(rotary: s.Rotary) -> float:
     """What turned queries and keys are multiplied by: YaRN sharpens attention as contexts grow (its section 3.4)."""
-    if rotary.scaling is None or rotary.scaling.kind != "yarn":
+    if rotary.scaling is None or rotary.scaling.kind not in ("yarn", "longrope"):
         return 1.0
     told = dict(rotary.scaling.settings)
 

@@ -250,10 +250,12 @@ def _(part: s.ChosenSoftmaxRouter, w: Weights, x_TD: Array, where: Where) -> Arr
 def _(part: s.SoftmaxRouter, w: Weights, x_TD: Array, where: Where) -> Array:
     only(part, scaled=False)
     scores_TE = run(part.scores, w.at("scores"), x_TD, where)
-    chosen_TE = f.choose(scores_TE, part.n_chosen)
+    each = scores_TE.reshape(len(x_TD), part.n_groups, -1)  # DeepSeek-V2, section 2.1.3
+    open_TE = f.choose(each.max(-1), part.n_chosen_groups).repeat(each.shape[-1], 1)
+    chosen_TE = f.choose(np.where(open_TE, scores_TE, -np.inf), part.n_chosen)
     keep_chosen(w, where, scores_TE, chosen_TE)
     gates_TE = f.softmax(scores_TE) * chosen_TE
-    return gates_TE / gates_TE.sum(-1, keepdims=True) if part.normalised else gates_TE
+    return (gates_TE / gates_TE.sum(-1, keepdims=True) if part.normalised else gates_TE) * part.factor
 
 
 @run.register

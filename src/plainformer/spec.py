@@ -178,7 +178,7 @@ class Experts:
 
 
 Mixer: TypeAlias = "m.GatedAttention | m.LatentAttention | m.Mamba | m.Mamba2 | m.DeltaNet | m.ShortConvolution"
-Part: TypeAlias = "Attention | Mixer | FeedForward | Experts | m.Sized"
+Part: TypeAlias = "Attention | Mixer | FeedForward | Experts | m.Sized | m.BorrowedAttention"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +278,7 @@ class Spec:
     max_seq_len: int
     decoder: Stack | None = None
     encoder: Stack | None = None
-    towers: tuple[Tower | Head, ...] = ()  # what stands beside: for pictures; a second head (BERT)
+    towers: tuple[Tower | Head | m.Sized, ...] = ()  # what stands beside: for pictures; a second head (BERT); tables
 
     def __post_init__(self) -> None:
         from plainformer.fitting import faults_of  # the rules are a room of their own; they read these classes

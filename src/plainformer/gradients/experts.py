@@ -40,7 +40,7 @@ def _(part: s.ChosenSoftmaxRouter, w: Weights, x_TD: Array, where: Where, d_gate
 @rule.register
 def _(part: s.SoftmaxRouter, w: Weights, x_TD: Array, where: Where, d_gates_TE: Array, to: Slopes) -> Array:
     scores_TE, chosen_TE, _ = routed(part, w, x_TD, where)
-    p_TE = f.softmax(scores_TE)
+    p_TE, d_gates_TE = f.softmax(scores_TE), d_gates_TE * part.factor
     if part.normalised:
         d_gates_TE = b.normalised_back(p_TE * chosen_TE, d_gates_TE)
     return through_router(part, w, x_TD, where, b.softmax_back(p_TE, d_gates_TE * chosen_TE), to)

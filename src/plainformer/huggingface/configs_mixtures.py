@@ -130,12 +130,14 @@ def deepseek_v2(keys: Keys) -> Spec:
     d_model, n_experts = keys.count("hidden_size"), keys.count("n_routed_experts", "num_experts")
     keys.choice("scoring_func", {"softmax": True}, "softmax")
     keys.refuse_set("mlp_bias", "biases of dense and shared parts alone cannot be said yet")
-    if keys.get("topk_method") == "group_limited_greedy" or keys.real("routed_scaling_factor", default=1.0) != 1.0:
-        keys.leave_unsaid("The router's groups and its factor are not said: they change no size, but the answers.")
+    in_groups = keys.choice("topk_method", {"greedy": False, "group_limited_greedy": True}, "greedy")
     router = SoftmaxRouter(
         scores=Linear(n_in=d_model, n_out=n_experts),
         n_chosen=keys.count("num_experts_per_tok"),
         normalised=keys.flag("norm_topk_prob", False),
+        n_groups=keys.count("n_group", default=1) if in_groups else 1,
+        n_chosen_groups=keys.count("topk_group", default=1) if in_groups else 1,
+        factor=keys.real("routed_scaling_factor", default=1.0),
     )
     return deepseek(keys, router, max_seq_len=2048, n_dense=0, n_shared=2)
 

@@ -139,6 +139,10 @@ def scaling(found: Scaling | None) -> Config | None:
     if found.kind == "other":
         raise refuse("scores.rotary.scaling.kind", found.kind, "no exported class is known to scale this way")
     settings: Config = dict(found.settings)
+    if found.kind == "longrope":
+        for name in ("short_factor", "long_factor"):
+            n_pairs = sum(one.startswith(f"{name}.") for one in settings)
+            settings[name] = [settings.pop(f"{name}.{i}") for i in range(n_pairs)]
     if "original_max_position_embeddings" in settings:
         settings["original_max_position_embeddings"] = int(settings["original_max_position_embeddings"])
     if "truncate" in settings:

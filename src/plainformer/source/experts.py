@@ -39,11 +39,19 @@ def _(part: s.ChosenSoftmaxRouter, page: Page, *_: str) -> str:
 def _(part: s.SoftmaxRouter, page: Page, *_: str) -> str:
     if part.scaled:
         raise refuse("SoftmaxRouter.scaled", True, "no rule writes this code yet", "it can be sized")
-    lines = [
-        "scores_NE = self.scores(x_ND)",
-        f"chosen_NE = {choose(page)}(scores_NE, {size('n_chosen', part.n_chosen)})",
+    n_groups, opened, lines = size("n_groups", part.n_groups), "scores_NE", ["scores_NE = self.scores(x_ND)"]
+    if part.n_groups > 1:
+        opened = "open_NE"
+        lines += [
+            f"groups = scores_NE.unflatten(-1, ({n_groups}, -1))  # a group is worth its best score",
+            f"best = {choose(page)}(groups.amax(-1), {size('n_chosen_groups', part.n_chosen_groups)})",
+            "open_NE = scores_NE.masked_fill(~best.repeat_interleave(groups.shape[-1], -1), -torch.inf)",
+        ]
+    by = "" if part.factor == 1 else f" * {size('factor', part.factor)}"
+    lines += [
+        f"chosen_NE = {choose(page)}({opened}, {size('n_chosen', part.n_chosen)})",
         "gates_NE = scores_NE.softmax(-1).masked_fill(~chosen_NE, 0)",
-        "chosen_NE, gates_NE" + (" / gates_NE.sum(-1, keepdim=True)" if part.normalised else ""),
+        f"chosen_NE, gates_NE{' / gates_NE.sum(-1, keepdim=True)' if part.normalised else ''}{by}",
     ]
     doc = "Which experts each token is sent to, and how much each counts: its share of all"
     doc += ", made to sum to 1." if part.normalised else "."
