@@ -7,8 +7,9 @@ says what has drifted.
     <!-- made: NAME --> ... <!-- end -->       what the function of that name in tables.py gives
     <!-- measured: NAME --> ... <!-- end -->   a table, or a transcript, of docs/measured/NAME.json
 
-The pictures in DRAWN are made of commands' outputs; the pages of docs/lessons and their pictures by book.py. Every
-command on a page is parsed, and every link is followed as far as it leads inside the project.
+The pictures in DRAWN are made of commands' outputs, the files of docs/examples in SHOWN are such outputs; the pages of
+docs/lessons and their pictures by book.py. Every command on a page is parsed, and every link is followed as far as it
+leads inside the project.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ HELP_PYTHON = (3, 11)  # argparse lays its help out differently in each version:
 WIDTH = 88
 
 DRAWN = {"size.svg": "plainformer size llama-3-8b --batch 8 --context 8192"}
+SHOWN = {"gpt2.py": "plainformer show gpt2", "llama-3-8b.py": "plainformer show llama-3-8b"}
 
 RUNS = re.compile(r"(<!-- runs: (.+?) -->\n```text\n).*?(```)", re.S)
 CHECKED = re.compile(r"<!-- checked -->\n```python\n(.*?)```", re.S)
@@ -241,6 +243,10 @@ def drifted() -> Iterator[tuple[Path, str]]:
             yield path, new
     for name in DRAWN:
         path, new = ROOT / "docs" / "pictures" / name, picture(name)
+        if not path.is_file() or path.read_text(encoding="utf-8") != new:
+            yield path, new
+    for name, command in SHOWN.items():
+        path, new = ROOT / "docs" / "examples" / name, output(command)
         if not path.is_file() or path.read_text(encoding="utf-8") != new:
             yield path, new
     for path, new in book.made():

@@ -80,6 +80,7 @@ INSIDE = {
     ("RelativeBias", "run"): "`Stack`",
     ("Residual", "build"): "`Layer`",
     ("Spec", "run"): "`logits`",
+    ("Residual", "code"): "`Stack`",
     ("RelativeBias", "gradients"): "`Stack`",
     ("Spec", "gradients"): "`loss_and_gradients`",
     ("ChosenSoftmaxRouter", "cost"): "`Experts`",
@@ -90,7 +91,7 @@ INSIDE = {
 
 def rules() -> dict[str, dict[str, str]]:
     """For each part that has weights: in which readings it has a rule ("yes"), stands inside another's, or has none."""
-    from plainformer import gradients, ledger, model, reference
+    from plainformer import gradients, ledger, model, reference, source
     from plainformer.cost.flops import flops
     from plainformer.tree import PARTS
 
@@ -103,6 +104,7 @@ def rules() -> dict[str, dict[str, str]]:
                 "run": part in reference.run.registry,
                 "gradients": part in gradients.rule.registry,
                 "build": part in model.build.registry,
+                "code": part in source.code.registry,
             }
             table[name] = {r: "yes" if yes else INSIDE.get((name, r), "") for r, yes in has.items()}
     return table
@@ -135,7 +137,7 @@ def recipe() -> str:
 
 
 def readings() -> str:
-    lines = head("part", "count", "cost", "run (NumPy)", "gradients (NumPy)", "build (PyTorch)")
+    lines = head("part", "count", "cost", "run (NumPy)", "gradients (NumPy)", "build (PyTorch)", "code")
     lines += [row(f"`{name}`", *cells.values()) for name, cells in rules().items()]
     return "\n".join(lines) + "\n"
 

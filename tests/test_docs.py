@@ -111,6 +111,12 @@ def test_a_picture_of_an_output_is_what_the_command_says_now(name: str) -> None:
     assert (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8") == build.picture(name)
 
 
+@pytest.mark.parametrize("name", list(build.SHOWN))
+def test_a_file_that_a_command_writes_is_what_it_writes_now(name: str) -> None:
+    assert text_of(f"docs/examples/{name}") == build.output(build.SHOWN[name])
+    assert f"(docs/examples/{name})" in text_of("README.md")
+
+
 # --- the checker checks -----------------------------------------------------------------------------------------------
 
 WRONG = {
@@ -146,6 +152,7 @@ def test_check_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(build, "pages", lambda: [stale])
     monkeypatch.setattr(build, "HELP_PYTHON", (2, 7))
     monkeypatch.setattr(build, "DRAWN", {})
+    monkeypatch.setattr(build, "SHOWN", {})
     monkeypatch.setattr(build, "lessons", list)
     monkeypatch.setattr(build.book, "made", list)
     monkeypatch.setattr(build.book, "faults", list)

@@ -18,7 +18,7 @@ import torch
 
 import laws
 import specs
-from plainformer import gradients, ledger, mixers, reference
+from plainformer import gradients, ledger, mixers, reference, source
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.cost.flops import flops
@@ -29,12 +29,13 @@ from plainformer.tree import PARTS, walk
 
 LIMITS = (Path(__file__).parent.parent / "docs" / "limits.md").read_text(encoding="utf-8")
 READINGS = {"count": ledger.weights, "cost": flops, "run": reference.run, "build": m.build}
-READINGS |= {"gradients": gradients.rule}
+READINGS |= {"gradients": gradients.rule, "code": source.code}
 # Settings of a part: they have no weights, and the rule of the part that holds them reads them.
 SETTINGS = {"Lora": "Linear", "Scaling": "Rotary", "Rotary": "Attention", "Scores": "Attention", "Branch": "Residual"}
 # A rule that stands in that of the part which holds it.
 INSIDE = {(name, "cost"): "Experts" for name in ("ChosenSoftmaxRouter", "SoftmaxRouter", "SigmoidRouter")}
 INSIDE |= {("RelativeBias", "run"): "Stack", ("Residual", "build"): "Stack", ("Spec", "run"): "reference.logits"}
+INSIDE |= {("Residual", "code"): "Stack"}
 INSIDE |= {("RelativeBias", "gradients"): "Stack", ("Spec", "gradients"): "gradients.loss_and_gradients"}
 
 
@@ -54,7 +55,7 @@ def test_a_part_without_a_rule_is_refused_by_its_name(name: str) -> None:
     for reading, rule in READINGS.items():
         if PARTS[name] in rule.registry:
             continue
-        more = {"cost": (None,), "run": (None,) * 3, "gradients": (None,) * 5}.get(reading, ())
+        more = {"cost": (None,), "run": (None,) * 3, "gradients": (None,) * 5, "code": (None,)}.get(reading, ())
         with pytest.raises((PlainformerError, TypeError), match=name):
             rule(part, *more)
 
