@@ -78,7 +78,7 @@ NEEDED: dict[str, Callable[[Config], Config]] = {  # what a class cannot do with
         | {"ffn_config": {"ffn_hidden_size": 40, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": keys["d_model"]}}
     ),
 }
-UNTIED_BY_HAND = ("t5", "mt5", "longt5")  # transformers ties their heads by force; the files have one of their own
+UNTIED_BY_HAND = ("t5", "mt5", "longt5", "umt5")  # transformers ties their heads by force; the files have one of their own
 
 
 def text_types() -> dict[str, list[str]]:

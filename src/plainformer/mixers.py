@@ -134,5 +134,19 @@ class Sized:
     nothing."""
 
     width: int
-    kind: Literal["attention", "feed_forward", "mixer", "embedding"]  # of the pieces that have no kind themselves
+    kind: Literal[
+        "attention", "feed_forward", "mixer", "embedding", "position"
+    ]  # of pieces without a kind of their own
     pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BorrowedAttention:
+    """Queries of its own on the keys and values of an earlier layer, so that it keeps none (Gemma 3n)."""
+
+    n_heads: int
+    d_head: int
+    q: Projection
+    out: Linear
+    scores: Scores
+    window: int | None = None

@@ -8,7 +8,7 @@ from plainformer.cost.flops import Work, flops
 from plainformer.faults import Fault, PlainformerError
 from plainformer.ledger import Ledger
 from plainformer.records import dataclass
-from plainformer.spec import Attention, FeedForward, Spec
+from plainformer.spec import Attention, FeedForward, Spec, Tower
 from plainformer.tree import walk
 
 
@@ -165,7 +165,7 @@ def _notes(cost: Cost) -> list[str]:
     if cache.fixed:
         said.append(f"recurrent layers keep {cost.state_bytes:,} bytes more, whatever the context")
         said.append("operations of recurrent layers are those of a step at a time; chunked kernels do more")
-    if spec.towers:
+    if any(isinstance(one, Tower) for one in spec.towers):
         said.append("operations and cache are of text alone: pictures are not in them")
     if cost.seq_len > spec.max_seq_len:
         said.append(f"the context asked for ({cost.seq_len:,}) is longer than the model's own ({spec.max_seq_len:,})")

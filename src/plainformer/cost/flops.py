@@ -81,6 +81,11 @@ def _(part: s.Attention, work: Work) -> int:
     return projections + scores_and_mix(seen, part.n_heads, part.d_head, part.d_head)
 
 
+@flops.register(mixers.BorrowedAttention)
+def _(part: mixers.BorrowedAttention, work: Work) -> int:
+    return flops(part.q, work) + flops(part.out, work) + scores_and_mix(work, part.n_heads, part.d_head, part.d_head)
+
+
 @flops.register(mixers.GatedAttention)
 def _(part: mixers.GatedAttention, work: Work) -> int:
     return flops(part.attention, work) + flops(part.gate, work)
@@ -176,11 +181,13 @@ def _(part: s.Tower, work: Work) -> int:
 
 @flops.register(s.Spec)
 def _(part: s.Spec, work: Work) -> int:
-    """Text alone: towers are asked by themselves. An encoder reads n_source positions, or n_new where it is all."""
+    """Text alone: towers and second heads are asked by themselves; what else stands beside the stacks is not. An
+    encoder reads n_source positions, or n_new where it is all."""
+    beside = sum(flops(one, work) for one in part.towers if isinstance(one, mixers.Sized))
     if part.decoder is None or part.encoder is None:
         stacks = flops(part.main, work) + flops(part.embedding, work)
     else:
         source = Work(work.batch_size, work.n_source, work.n_source)
         stacks = sum(flops(inner, source) for inner in (part.embedding, part.encoder))
         stacks += sum(flops(inner, work) for inner in (part.embedding, part.decoder))
-    return stacks + flops(part.head, work)
+    return stacks + beside + flops(part.head, work)

@@ -8,6 +8,7 @@ from plainformer.cost import Cost
 from plainformer.cost.devices import DEVICES, Device, needed
 from plainformer.cost.flops import Work, flops
 from plainformer.ledger import Weight
+from plainformer.mixers import Sized
 from plainformer.records import dataclass
 from plainformer.spec import Attention, Residual
 from plainformer.tree import walk
@@ -103,7 +104,9 @@ def read_in_a_step(row: Weight, cost: Cost) -> float:
     """Numbers of one tensor that a step reads. A table that only looks up: a row for each sequence; an encoder, a
     tower, cross-attention's keys and values: nothing; experts: those that the batch is expected to meet, evenly
     routed."""
-    if row.name.startswith(("encoder.", "towers.")) or is_of_the_source(row):
+    beside, _, inside = row.name.partition(".")
+    tower = beside == "towers" and not isinstance(cost.spec.towers[int(inside.partition(".")[0])], Sized)
+    if beside == "encoder" or tower or is_of_the_source(row):
         return 0
     tied = any(alias.same_as == row.name for alias in cost.ledger.rows)
     if row.kind in ("embedding", "position") and len(row.shape) == 2 and not tied and "project" not in row.name:

@@ -314,7 +314,7 @@ class Keys:
         return Scaling(kind="other", settings=ordered)
 
     def longrope(self, said: Mapping[str, Any], max_seq_len: int) -> Scaling:
-        """One divisor for each pair of a head, others past the first context; sharper by how far that is left behind."""
+        """A divisor for each pair of a head, another past the first context; sharper by how far that is left behind."""
         first = self.count("original_max_position_embeddings", default=max_seq_len)
         first = int(said.get("original_max_position_embeddings", first))
         settings = {"original_max_position_embeddings": float(first)}

@@ -33,6 +33,8 @@ ROOMS = {
     ),
     "latents": "minicpm3 youtu glm4_moe_lite sarvam_mla",
     "states": "mamba mamba2 bamba granitemoehybrid falcon_h1 jamba lfm2 lfm2_moe olmo_hybrid falcon_mamba=mamba",
+    "pieces": "bitnet diffllama apertus umt5 switch_transformers modernbert-decoder",
+    "tables": "big_bird layoutlm nystromformer fnet longformer roformer roc_bert deberta",
     "bertlike": (
         "roberta xlm-roberta=roberta camembert=roberta data2vec-text=roberta ibert=roberta ernie electra "
         "rembert distilbert mpnet eurobert nomic_bert gte vit bert-generation roberta-prelayernorm "
@@ -64,17 +66,11 @@ UNREAD = {
     "minimax": "its linear attention cannot be said yet",
     "kimi_linear": "its linear attention cannot be said yet",
     "led": "it has two sets of projections in each attention, near and far",
-    "longformer": "it has two sets of projections in each attention, near and far",
     "reformer": "its layers hash and turn back",
     "funnel": "its layers shorten what they read",
-    "umt5": "each of its layers has a bias by distance of its own",
-    "switch_transformers": "experts in an encoder and a decoder by turns cannot be said yet",
     "nllb-moe": "experts in an encoder and a decoder by turns cannot be said yet",
     "jetmoe": "its attention has experts too",
-    "apertus": "its activation learns",
     "apertus1p5_text": "its activation learns",
-    "bitnet": "it norms inside each part",
-    "diffllama": "its attention is the difference of two",
     "deepseek_v32": "its attention is indexed: a second, small attention chooses what is seen",
     "glm_moe_dsa": "its attention is indexed: a second, small attention chooses what is seen",
     "longcat_flash": "two attentions and two dense parts in each layer cannot be said yet",

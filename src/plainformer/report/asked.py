@@ -8,6 +8,7 @@ from plainformer.cost import Cost, rules
 from plainformer.cost.devices import Device
 from plainformer.cost.serving import Serving
 from plainformer.cost.training import Plan, Training, compute_optimal_tokens
+from plainformer.spec import Tower
 
 
 def serving(cost: Cost, stored: int | None, device: Device) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def training(cost: Cost, plan: Plan) -> dict[str, Any]:
         notes.append("activations of this model's mixers are not worked out, so neither is the sum")
     if plan.lora is not None:
         notes.append("a frozen weight has no gradient: its products are counted forward, and backward once")
-    if cost.spec.towers:
+    if any(isinstance(one, Tower) for one in cost.spec.towers):
         notes.append("activations are of text alone")
     return {
         "training_memory": {
