@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import torch
 from torch import Tensor
@@ -23,25 +24,28 @@ def unpacked(reading: Reading, tensors: Tensors, read: Read, where: str) -> tupl
 
     Refuses methods without a rule, scales that do not fit their weights, and packed weights that the config denies.
     """
-    method = (reading.quantization or {}).get("quant_method")
+    told = reading.quantization or {}
+    method, sides = told.get("quant_method"), told.get("weight_block_size") or [128, 128]
     if method == "fp8":
-        return from_fp8(tensors, read, where)
+        if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(n, int) and n > 0 for n in sides):
+            raise refuse(f"{where}: quantization_config.weight_block_size", sides, "must be two whole numbers above 0")
+        return from_fp8(tensors, read, where, (sides[0], sides[1]))
     if method == "mxfp4":
         return from_mxfp4(tensors, read, where)
     at = f"{where}: quantization_config.quant_method"
     raise refuse(at, method, "no rule unpacks these weights yet (fp8 and mxfp4 are)", "it can be sized")
 
 
-def from_fp8(tensors: Tensors, read: Read, where: str) -> tuple[Tensors, Read]:
-    """Each block of a matrix times its scale (DeepSeek-V3, section 3.3.1); how large blocks are, the scales' grid and
-    the config's 128 say together."""
+def from_fp8(tensors: Tensors, read: Read, where: str, sides: tuple[int, int]) -> tuple[Tensors, Read]:
+    """Each block of a matrix times its scale (DeepSeek-V3, section 3.3.1)."""
     scaled = {name for name in tensors if f"{name}{SCALE}" in tensors}
     told: dict[str, Told] = {}
     for name, one in tensors.items():
         if name in scaled:
-            if len(one.shape) != 2 or len(tensors[f"{name}{SCALE}"].shape) not in (0, 2):
-                raise refuse(f"{where}: {name}{SCALE}", tensors[f"{name}{SCALE}"].shape, f"is no grid over {one.shape}")
-            told[name] = Told(one.file, "BF16", one.shape, 2 * one.shape[0] * one.shape[1])
+            grid, want = tensors[f"{name}{SCALE}"].shape, tuple(map(blocks_in, one.shape, sides))
+            if len(one.shape) != 2 or (prod(grid) != 1 and grid != want):
+                raise refuse(f"{where}: {name}{SCALE}", grid, f"must be {want}: one for each block of {sides}")
+            told[name] = Told(one.file, "BF16", one.shape, 2 * prod(one.shape))
         elif not (name.endswith(SCALE) and name.removesuffix(SCALE) in scaled) and not name.endswith(
             "activation_scale"
         ):
@@ -50,26 +54,23 @@ def from_fp8(tensors: Tensors, read: Read, where: str) -> tuple[Tensors, Read]:
     def plain(name: str) -> Tensor:
         if name not in scaled:
             return read(name)
-        scale = read(f"{name}{SCALE}").float()
-        return blockwise(read(name).float(), scale, f"{where}: {name}").to(torch.bfloat16)
+        return blockwise(read(name).float(), read(f"{name}{SCALE}").float(), sides).to(torch.bfloat16)
 
     return told, plain
 
 
-def blockwise(weight_FD: Tensor, scale: Tensor, where: str) -> Tensor:
-    """The weight times its block's scale. Blocks at the ends may be cut short: then all others are 128 wide."""
+def blocks_in(n: int, side: int) -> int:
+    """How many blocks of a side cover n, the last cut short."""
+    return -(-n // side)
+
+
+def blockwise(weight_FD: Tensor, scale: Tensor, sides: tuple[int, int]) -> Tensor:
+    """The weight times its blocks' scales, in place."""
     if scale.numel() == 1:
-        return weight_FD * scale.reshape(())
-    wide = []
-    for n, n_blocks in zip(weight_FD.shape, scale.shape, strict=True):
-        size = n // n_blocks if n % n_blocks == 0 else 128
-        if -(-n // size) != n_blocks:
-            raise refuse(where, tuple(weight_FD.shape), f"its scales are {tuple(scale.shape)}: they do not cover it")
-        wide.append(size)
-    n_rows, n_columns = weight_FD.shape
-    for i in range(scale.shape[0]):  # row by row of blocks: the scales of a whole matrix would be another one
-        rows = slice(i * wide[0], min((i + 1) * wide[0], n_rows))
-        weight_FD[rows] *= scale[i].repeat_interleave(wide[1])[:n_columns]
+        return weight_FD.mul_(scale.reshape(()))
+    for i, row in enumerate(scale):  # row by row of blocks: scales as large as the matrix would be another one
+        rows = slice(i * sides[0], (i + 1) * sides[0])
+        weight_FD[rows] *= row.repeat_interleave(sides[1])[: weight_FD.shape[1]]
     return weight_FD
 
 
