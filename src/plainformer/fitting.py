@@ -338,7 +338,8 @@ def _(part: Head) -> Faults:
 
 @misfits.register(Tower)
 def _(part: Tower) -> Faults:
-    yield from equal("positions.width", part.positions.width, part.patches.n_out, "must equal patches.n_out")
+    if part.positions:
+        yield from equal("positions.width", part.positions.width, part.patches.n_out, "must equal patches.n_out")
     yield from stream_faults("stack", part.stack, part.patches.n_out)
 
 

@@ -264,9 +264,9 @@ class Tower:
     """A stack of its own for pictures: patches in, rows of the stream out."""
 
     patches: Linear
-    positions: Table
+    positions: Table | None  # None: its patches are turned (Qwen2-VL)
     stack: Stack
-    connector: tuple[Norm | Linear, ...]
+    connector: tuple[Norm | Linear | m.Sized, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

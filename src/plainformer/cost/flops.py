@@ -172,8 +172,8 @@ def _(part: s.Head, work: Work) -> int:
 
 @flops.register(s.Tower)
 def _(part: s.Tower, work: Work) -> int:
-    """work.batch_size pictures, whatever the text is: the tower's own positions are its length."""
-    n = part.positions.n_rows
+    """work.batch_size pictures, whatever the text is: the tower's own positions are its length, where it has some."""
+    n = part.positions.n_rows if part.positions else work.n_new
     own = Work(work.batch_size, n, n)
     between = sum(flops(inner, own) for inner in part.connector)
     return flops(part.patches, own) + flops(part.stack, own) + between

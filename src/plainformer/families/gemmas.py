@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plainformer.families.parts import (
     Layer,
     Windows,
@@ -16,6 +18,7 @@ from plainformer.families.parts import (
     rms_norm,
     sublayer,
 )
+from plainformer.mixers import BorrowedAttention, Piece, Sized
 from plainformer.records import replace
 from plainformer.spec import (
     Activation,
@@ -30,6 +33,7 @@ from plainformer.spec import (
     Scores,
     SoftmaxRouter,
     Spec,
+    Table,
     Tower,
 )
 
@@ -157,14 +161,21 @@ def gemma4(
     tied: bool = True,
     attention_bias: bool = False,
     towers: tuple[Tower, ...] = (),
+    n_borrowing: int = 0,
+    d_ff_borrowing: int | None = None,
+    d_per_layer: int = 0,
+    n_rows_per_layer: int = 0,
 ) -> Spec:
     """Google 2026 (Gemma 4): full layers with wider heads, whose keys may serve as values; experts beside a dense part.
 
-    Queries, keys and values are normed, so scores are not scaled. n_experts 0: dense.
+    Queries, keys and values are normed, so scores are not scaled. n_experts 0: dense. The last n_borrowing layers read
+    the keys of earlier ones, and may have a wider feed-forward; d_per_layer: of rows that each token has in each layer.
     """
     norm = rms_norm(d_model, eps)
     dense = feed_forward(d_model, d_ff, activation, gated=True)
     second = sandwich("feed_forward", dense, norm)
+    wider = sandwich("feed_forward", feed_forward(d_model, d_ff_borrowing or d_ff, activation, gated=True), norm)
+    more = (per_layer(d_model, d_per_layer, norm),) if d_per_layer else ()
     if n_experts:
         experts = Experts(
             router=SoftmaxRouter(scores=linear(d_model, n_experts), n_chosen=n_chosen, normalised=True, scaled=True),
@@ -172,9 +183,9 @@ def gemma4(
             n_experts=n_experts,
         )
         sparse = Branch(name="experts", part=experts, norm_in=norm, norm_out=norm)
-        second = Residual(branches=(*second.branches, sparse), norm_out=norm)
+        second, wider = (Residual(branches=(*one.branches, sparse), norm_out=norm) for one in (second, wider))
 
-    def layer(window: int | None) -> Layer:
+    def layer(window: int | None, borrows: bool) -> Layer:
         width = d_head if window else d_head_full
         part = attention(
             d_model=d_model,
@@ -192,16 +203,106 @@ def gemma4(
         values = linear(d_model, part.n_kv_heads * width, attention_bias)
         values_alike = keys_are_values and not window
         part = replace(part, v=None if values_alike else NormedLinear(linear=values, norm=bare))
-        return sandwich("attention", part, norm), second
+        if borrows:
+            return sublayer("attention", borrowing(part), norm_in=norm, norm_out=norm), wider, *more
+        return sandwich("attention", part, norm), second, *more
 
+    kinds = [(window, i >= len(windows) - n_borrowing) for i, window in enumerate(windows)]
+    made = {kind: layer(*kind) for kind in dict.fromkeys(kinds)}
     spec = decoder(
         vocab_size=vocab_size,
         max_seq_len=max_seq_len,
         d_model=d_model,
-        layers=by_window(windows, layer),
+        layers=tuple(made[kind] for kind in kinds),
         norm_last=norm,
         tied=tied,
         scale=d_model**0.5,
         softcap=head_softcap,
     )
-    return replace(spec, towers=towers)
+    tables = rows_per_layer(d_model, n_rows_per_layer, d_per_layer, len(windows), eps) if d_per_layer else ()
+    return replace(spec, towers=(*tables, *towers))
+
+
+def borrowing(part: Attention) -> BorrowedAttention:
+    """The queries of this attention, on the keys and values of an earlier layer."""
+    sizes = {"n_heads": part.n_heads, "d_head": part.d_head, "window": part.window}
+    return BorrowedAttention(q=part.q, out=part.out, scores=part.scores, **sizes)
+
+
+def per_layer(d_model: int, d_row: int, norm: Norm) -> Residual:
+    """What a layer does with the row that a token has for it: a gate to its width, and back."""
+    steps = Sized(width=d_model, kind="feed_forward", pieces=(linear(d_model, d_row), linear(d_row, d_model)))
+    return sublayer("per_layer", steps, norm_out=norm)
+
+
+def rows_per_layer(d_model: int, n_rows: int, d_row: int, n_layers: int, eps: float) -> tuple[Sized, ...]:
+    """A row for each token in each layer, and a projection of the first stream to as many."""
+    wide = d_row * n_layers
+    pieces = (Table(n_rows=n_rows, width=wide), linear(d_model, wide), rms_norm(d_row, eps))
+    return (Sized(width=d_model, kind="embedding", pieces=pieces),)
+
+
+def gemma3n(
+    *,
+    vocab_size: int,
+    max_seq_len: int,
+    d_model: int,
+    n_heads: int,
+    n_kv_heads: int,
+    d_head: int,
+    d_ffs: Sequence[int],
+    windows: Windows,
+    n_borrowing: int,
+    rotary: Rotary,
+    rotary_in_window: Rotary,
+    n_streams: int,
+    d_laurel: int,
+    d_per_layer: int,
+    n_rows_per_layer: int,
+    head_softcap: float | None = None,
+    activation: Activation = "gelu_tanh",
+    eps: float = 1e-6,
+    tied: bool = True,
+    attention_bias: bool = False,
+) -> Spec:
+    """Google 2025 (Gemma 3n): Gemma 3's parts, a low-rank step beside attention, n_streams streams that predict each
+    other, rows for each layer; the last n_borrowing layers read the keys of earlier ones."""
+    norm, head_norm = rms_norm(d_model, eps), rms_norm(d_head, eps)
+    low = (linear(d_model, d_laurel), linear(d_laurel, d_model), norm)
+    laurel = Branch(name="laurel", part=Sized(width=d_model, kind="feed_forward", pieces=low))
+    between: tuple[Piece, ...] = (linear(n_streams, n_streams), linear(n_streams, n_streams**2))
+    between += (linear(d_model, n_streams), norm, Table(n_rows=1, width=d_model))
+    streams = sublayer("streams", Sized(width=d_model, kind="mixer", pieces=between))
+
+    def layer(window: int | None, borrows: bool, d_ff: int) -> Layer:
+        part = attention(
+            d_model=d_model,
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            d_head=d_head,
+            scores=Scores(scale=1.0, rotary=rotary_in_window if window else rotary),
+            qkv_bias=attention_bias,
+            out_bias=attention_bias,
+            q_norm=head_norm,
+            k_norm=head_norm,
+            window=window,
+        )
+        mixer = borrowing(part) if borrows else part
+        first = Branch(name="attention", part=mixer, norm_in=norm, norm_out=norm)
+        second = sandwich("feed_forward", feed_forward(d_model, d_ff, activation, gated=True), norm)
+        return Residual(branches=(first, laurel)), second, streams, per_layer(d_model, d_per_layer, norm)
+
+    kinds = [(w, i >= len(windows) - n_borrowing, d_ffs[i]) for i, w in enumerate(windows)]
+    made = {kind: layer(*kind) for kind in dict.fromkeys(kinds)}
+    spec = decoder(
+        vocab_size=vocab_size,
+        max_seq_len=max_seq_len,
+        d_model=d_model,
+        layers=tuple(made[kind] for kind in kinds),
+        norm_last=norm,
+        tied=tied,
+        scale=d_model**0.5,
+        softcap=head_softcap,
+    )
+    ends = Sized(width=d_model, kind="mixer", pieces=(linear(d_model, d_model),) * 2 * (n_streams - 1))
+    return replace(spec, towers=(*rows_per_layer(d_model, n_rows_per_layer, d_per_layer, len(windows), eps), ends))

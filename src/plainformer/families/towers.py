@@ -13,8 +13,11 @@ from plainformer.families.parts import (
     rms_norm,
     sublayer,
 )
+from plainformer.mixers import Sized
 from plainformer.records import replace
 from plainformer.spec import Activation, Linear, Norm, NormedLinear, Scores, Stack, Table, Tower
+
+Connector = tuple[Norm | Linear | Sized, ...]
 
 
 def vision_transformer(
@@ -24,15 +27,20 @@ def vision_transformer(
     n_heads: int,
     d_ff: int,
     d_patch: int,
-    n_positions: int,
-    connector: tuple[Norm | Linear, ...],
+    n_positions: int | None,
+    connector: Connector,
     norm_last: bool,
+    norm_first: bool = False,
     activation: Activation = "gelu_tanh",
     eps: float = 1e-6,
+    patch_bias: bool = True,
+    rms: bool = False,
+    gated: bool = False,
 ) -> Tower:
-    """Dosovitskiy et al. 2021, section 3.1, without the class token (SigLIP, Qwen). d_patch: numbers in one patch."""
+    """Dosovitskiy et al. 2021, section 3.1, without the class token (SigLIP, Qwen). d_patch: numbers in one patch;
+    n_positions: None where patches are turned; rms, gated: as in the text's layers (Qwen2.5-VL)."""
     d_head = head_width(d_model, n_heads)
-    norm = layer_norm(d_model, eps)
+    norm = rms_norm(d_model, eps) if rms else layer_norm(d_model, eps)
     part = attention(
         d_model=d_model,
         n_heads=n_heads,
@@ -42,13 +50,30 @@ def vision_transformer(
         qkv_bias=True,
         out_bias=True,
     )
-    layer = pre_norm_layer(part, feed_forward(d_model, d_ff, activation, bias=True), norm)
+    layer = pre_norm_layer(part, feed_forward(d_model, d_ff, activation, gated=gated, bias=True), norm)
+    first, last = norm if norm_first else None, norm if norm_last else None
     return Tower(
-        patches=linear(d_patch, d_model, bias=True),
-        positions=Table(n_rows=n_positions, width=d_model),
-        stack=Stack(layers=(layer,) * n_layers, causal=False, norm_last=norm if norm_last else None),
+        patches=linear(d_patch, d_model, bias=patch_bias),
+        positions=None if n_positions is None else Table(n_rows=n_positions, width=d_model),
+        stack=Stack(layers=(layer,) * n_layers, causal=False, norm_first=first, norm_last=last),
         connector=connector,
     )
+
+
+def pooling_head(d_model: int, n_heads: int, d_ff: int, activation: Activation, eps: float) -> Sized:
+    """One learned row that reads all patches, then a feed-forward (SigLIP; Zhai et al. 2022, section 3.4)."""
+    part = attention(
+        d_model=d_model,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        d_head=head_width(d_model, n_heads),
+        scores=dot(head_width(d_model, n_heads)),
+        qkv_bias=True,
+        out_bias=True,
+    )
+    second = feed_forward(d_model, d_ff, activation, bias=True)
+    row = Table(n_rows=1, width=d_model)
+    return Sized(width=d_model, kind="attention", pieces=(row, part, layer_norm(d_model, eps), second))
 
 
 def gemma4_vision(

@@ -50,7 +50,8 @@ def read(config: Mapping[str, Any], where: str = "config.json", family: str | No
         keys.note(
             f"Read as {model_type}, by the class that the file names: its model_type is {config.get('model_type')}."
         )
-    keys.refuse_set("per_layer_config", "settings of single layers cannot be said yet", (None, {}))
+    if not model_type.startswith("gemma4"):  # whose reader knows what they may say
+        keys.refuse_set("per_layer_config", "settings of single layers cannot be said yet", (None, {}))
     room, family = READERS[model_type].split(".")
     reader: Callable[[Keys], Spec] = getattr(import_module(f"plainformer.huggingface.configs_{room}"), family)
     text = keys.sub("text_config")

@@ -127,25 +127,28 @@ def with_tower(keys: Keys, text: Keys) -> bool:
 
 
 def tied(keys: Keys, text: Keys) -> bool:
-    whole = with_tower(keys, text) and keys.has("tie_word_embeddings")
-    return keys.tied(True) if whole else text.tied(True)
+    return (keys if with_tower(keys, text) else text).tied(True)
 
 
 def siglip(vision: Keys, d_out: int) -> Tower:
-    vision.refuse_set("vision_use_head", "a tower with a pooling head cannot be said yet", (False,))
+    pools = vision.flag("vision_use_head", True)
     vision.divides("num_attention_heads", "hidden_size")
     patch, d_model = vision.count("patch_size", default=16), vision.count("hidden_size", default=768)
-    eps = vision.real("layer_norm_eps", default=1e-6)
+    eps, act = vision.real("layer_norm_eps", default=1e-6), vision.activation(default="gelu_pytorch_tanh")
+    n_heads, d_ff = vision.count("num_attention_heads", default=12), vision.count("intermediate_size", default=3072)
     return towers.vision_transformer(
         d_model=d_model,
         n_layers=vision.layers("num_hidden_layers", default=12),
-        n_heads=vision.count("num_attention_heads", default=12),
-        d_ff=vision.count("intermediate_size", default=3072),
+        n_heads=n_heads,
+        d_ff=d_ff,
         d_patch=vision.count("num_channels", default=3) * patch**2,
         n_positions=(vision.count("image_size", default=224) // patch) ** 2,
-        connector=(rms_norm(d_model, eps, plus_one=True), linear(d_model, d_out)),
+        connector=(
+            *((towers.pooling_head(d_model, n_heads, d_ff, act, eps),) if pools else ()),
+            *(rms_norm(d_model, eps, plus_one=True), linear(d_model, d_out)),
+        ),
         norm_last=True,
-        activation=vision.activation(default="gelu_pytorch_tanh"),
+        activation=act,
         eps=eps,
     )
 
@@ -154,8 +157,7 @@ def gemma4(keys: Keys) -> Spec:
     text = keys.sub("text_config") if keys.config.get("model_type") == "gemma4" else keys
     whole = with_tower(keys, text)
     keys.refuse_set("audio_config", "a tower for sound cannot be said yet", (None,))
-    text.refuse_set("hidden_size_per_layer_input", "token tables for each layer cannot be said yet", (0,))
-    text.refuse_set("num_kv_shared_layers", "layers that use the keys of another layer cannot be said yet")
+    text = with_layers_alike(text)
     text.refuse_set(
         "use_bidirectional_attention", "tokens that all see each other cannot be said yet", (None, "vision")
     )
@@ -163,6 +165,7 @@ def gemma4(keys: Keys) -> Spec:
     d_head_full = text.count("global_head_dim", default=512)
     same = text.flag("attention_k_eq_v", False)
     n_layers, window = text.layers("num_hidden_layers"), text.count("sliding_window", default=512)
+    d_ff, d_per_layer = text.count("intermediate_size"), per_layer_width(text)
     max_seq_len = text.count("max_position_embeddings", default=131072)
     sparse = text.flag("enable_moe_block", False)
     windows = text.windows(n_layers, [None if i % 6 == 5 else window for i in range(n_layers)], window)
@@ -177,7 +180,11 @@ def gemma4(keys: Keys) -> Spec:
             n_kv_heads_full=text.count("num_global_key_value_heads", default=n_kv_heads) if same else n_kv_heads,
             d_head=d_head,
             d_head_full=d_head_full,
-            d_ff=text.count("intermediate_size"),
+            d_ff=d_ff,
+            n_borrowing=borrowing_layers(text, n_layers),
+            d_ff_borrowing=2 * d_ff if text.flag("use_double_wide_mlp", False) else d_ff,
+            d_per_layer=d_per_layer,
+            n_rows_per_layer=text.count("vocab_size_per_layer_input", default=262144),
             windows=(*windows[:-1], None),  # the last layer sees all, whatever the pattern says
             rotary=gemma4_full_rotary(text, d_head_full),
             rotary_in_window=text.rotary(d_head, layer_type="sliding_attention", max_seq_len=max_seq_len),
@@ -193,6 +200,83 @@ def gemma4(keys: Keys) -> Spec:
             towers=(gemma4_vision(keys.sub("vision_config"), text.count("hidden_size")),)
             if whole and keys.has("vision_config")
             else (),
+        )
+    )
+
+
+def with_layers_alike(text: Keys) -> Keys:
+    """Settings of single layers as the two kinds of layers have them; others are a fault."""
+    listed = text.get("per_layer_config")
+    if listed is None:
+        return text
+    if not isinstance(listed, dict) or not all(isinstance(one, dict) for one in listed.values()):
+        text.fault("per_layer_config", listed, "must be an object of objects")
+        return text
+    kinds = text.get("layer_types") or []
+    full = {i for i, word in enumerate(kinds) if word == "full_attention"} if isinstance(kinds, list) else set()
+    named = {int(name) for name in listed if str(name).isdecimal()}
+    some = next(iter(listed.values()), {})
+    known = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
+    if named != full or some.keys() - known.keys() or any(one != some for one in listed.values()):
+        text.fault("per_layer_config", sorted(listed), "only heads that all full_attention layers share can be said")
+    return text.with_also({known[name]: value for name, value in some.items() if name in known})
+
+
+def per_layer_width(text: Keys, default: int = 256) -> int:
+    """Of the rows that each token has in each layer; 0: it has none. The class gives some where nothing is said."""
+    name = "hidden_size_per_layer_input"
+    if name in text.config and text.config[name] is None:
+        return 0
+    text.note("Rows for each layer, and the layers that borrow keys, are counted; how they are used is not said.")
+    return text.count(name, default=default, least=0)
+
+
+def borrowing_layers(text: Keys, n_layers: int, default: int = 0) -> int:
+    n = text.count("num_kv_shared_layers", default=default, least=0)
+    if n > n_layers:
+        text.fault("num_kv_shared_layers", n, f"must not exceed num_hidden_layers ({n_layers})")
+        return 0
+    return n
+
+
+def gemma3n_text(keys: Keys) -> Spec:
+    """Gemma 3n's decoder. Sizes of single layers, and what a layer learns of its streams, as the class has them."""
+    keys.leave_unsaid("Streams side by side, rows for each layer and borrowed keys are counted, and not said.")
+    n_heads, n_kv_heads = keys.count("num_attention_heads", default=8), keys.count("num_key_value_heads", default=2)
+    d_head, n_layers = keys.count("head_dim", default=256), keys.layers("num_hidden_layers", default=35)
+    wide, window = keys.get("intermediate_size"), keys.count("sliding_window", default=512)
+    if isinstance(wide, list) and len(wide) == n_layers and all(type(n) is int and n > 0 for n in wide):
+        d_ffs = wide
+    elif isinstance(wide, list):
+        keys.fault("intermediate_size", wide, f"must be one number, or one for each of {n_layers} layers")
+        d_ffs = [1] * n_layers
+    else:
+        d_ffs = [keys.count("intermediate_size", default=16384)] * n_layers
+    max_seq_len = keys.count("max_position_embeddings", default=32768)
+    pattern = [None if (i + 1) % 5 == 0 else window for i in range(n_layers)]
+    wide_theta, near_theta = 1000000.0, keys.real("rope_local_base_freq", default=10000.0)
+    return keys.with_head(
+        gemmas.gemma3n(
+            vocab_size=keys.count("vocab_size", default=262400),
+            max_seq_len=max_seq_len,
+            d_model=keys.count("hidden_size", default=2048),
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            d_head=d_head,
+            d_ffs=d_ffs,
+            windows=keys.windows(n_layers, pattern, window),
+            n_borrowing=borrowing_layers(keys, n_layers, default=15),
+            rotary=keys.rotary(d_head, layer_type="full_attention", theta=wide_theta, max_seq_len=max_seq_len),
+            rotary_in_window=Rotary(theta=keys.theta(near_theta, "sliding_attention"), n_dims=d_head),
+            n_streams=keys.count("altup_num_inputs", default=4),
+            d_laurel=keys.count("laurel_rank", default=64),
+            d_per_layer=keys.count("hidden_size_per_layer_input", default=256),
+            n_rows_per_layer=keys.count("vocab_size_per_layer_input", default=262144),
+            head_softcap=keys.capped("final_logit_softcapping", 30.0),
+            activation=activation(keys),
+            eps=keys.real("rms_norm_eps", default=1e-6),
+            tied=keys.tied(True),
+            attention_bias=keys.flag("attention_bias", False),
         )
     )
 

@@ -11,7 +11,7 @@ ROOMS = {
     "decoders": "gpt2 opt gpt_neox gpt-sw3=gpt2",
     "others": "bloom phi3 qwen2_moe modernbert",
     "llamas": "llama mistral qwen2 qwen3 olmo2 olmo3",
-    "gemmas": "gemma gemma2 gemma3 gemma3_text=gemma3 gemma4 gemma4_text=gemma4 vaultgemma",
+    "gemmas": "gemma gemma2 gemma3 gemma3_text=gemma3 gemma3n_text gemma4 gemma4_text=gemma4 vaultgemma",
     "mixtures": "mixtral qwen3_moe gpt_oss deepseek_v2 deepseek_v3",
     "hybrids": (
         "nemotron_h qwen3_5_moe qwen3_5_moe_text=qwen3_5_moe qwen3_next qwen3_5=qwen3_5_dense "
@@ -35,6 +35,10 @@ ROOMS = {
     "states": "mamba mamba2 bamba granitemoehybrid falcon_h1 jamba lfm2 lfm2_moe olmo_hybrid falcon_mamba=mamba",
     "pieces": "bitnet diffllama apertus umt5 switch_transformers modernbert-decoder",
     "tables": "big_bird layoutlm nystromformer fnet longformer roformer roc_bert deberta",
+    "media": (
+        "clip clip_text_model clip_vision_model siglip siglip_text_model siglip_vision_model dinov2 "
+        "whisper wav2vec2 hubert"
+    ),
     "bertlike": (
         "roberta xlm-roberta=roberta camembert=roberta data2vec-text=roberta ibert=roberta ernie electra "
         "rembert distilbert mpnet eurobert nomic_bert gte vit bert-generation roberta-prelayernorm "
@@ -74,8 +78,6 @@ UNREAD = {
     "deepseek_v32": "its attention is indexed: a second, small attention chooses what is seen",
     "glm_moe_dsa": "its attention is indexed: a second, small attention chooses what is seen",
     "longcat_flash": "two attentions and two dense parts in each layer cannot be said yet",
-    "gemma3n_text": "token tables for each layer and streams side by side cannot be said yet",
-    "whisper": SOUND,
     "qwen2_audio": SOUND,
     "voxtral": SOUND,
     "xlnet": "its two streams cannot be said yet",
