@@ -24,6 +24,7 @@ def main() -> None:
         )
         if args.save:
             to = ROOT / "src" / "plainformer" / "lessons" / "measured" / f"{name}.json"
+            to.parent.mkdir(exist_ok=True)
             to.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"kept: {to.relative_to(ROOT)}; `make docs` shows it")
 

@@ -6,6 +6,11 @@ A tag [paper: NAME, place] whose name is not here fails the build.
 from __future__ import annotations
 
 PAPERS: dict[str, tuple[str, str, str]] = {
+    "Ainslie et al. 2023": (
+        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        "EMNLP",
+        "2305.13245",
+    ),
     "Ba et al. 2016": ("Layer Normalization", "arXiv", "1607.06450"),
     "Bahdanau et al. 2015": (
         "Neural Machine Translation by Jointly Learning to Align and Translate",

@@ -30,22 +30,22 @@ MATH = re.compile(r"\$\$.+?\$\$|\$[^$\n]+?\$", re.S)
 SLOT = re.compile(r"\{\{(.+?)\}\}(?!\})", re.S)
 SPAN = re.compile(r"`([^`]+)`")
 NESTED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"  # brackets in brackets, three deep
-TAG = re.compile(rf"\[(computed|measured|paper|source|inference|definition)(?:: ((?:[^\[\]]|{NESTED})+))?\](?!\()")
+TAG = re.compile(rf"\[(computed|measured|paper|source|inference|definition)(?::\s+((?:[^\[\]]|{NESTED})+))?\](?!\()")
 LABEL = re.compile(r"\*\*([^*]+?[.?!])\*\*\s*")
 COMMIT = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{7,40}, \S.*", re.S)
-PLACE = re.compile(
-    r"(abstract|section|sections|figure|table|page|pages|appendix|equation|algorithm|theorem) ?[\w. ,-]*"
-)
+WHERE = "abstract|(sections?|figures?|tables?|pages?|appendix|equations?|algorithm|theorem) "
+PLACE = re.compile(WHERE + r"[\w\"'. ,-]+")
 # What may stand in a code span without being evaluated: a word, a file's name, a key, a command of ours, a flag.
 WORD = re.compile(r"[A-Za-z_]+|[\w./-]+\.(json|md|py|svg|safetensors|txt|bin|ipynb)|--[a-z-]+")
 # Names that hold digits and are no numbers.
-NAMES = re.compile(
+NAMED = (
     r"GPT-(?:2|3|4|J)(?: (?:small|medium|large|XL))?|GPT-3\.5|Llama (?:2|3(?:\.1)?)(?: \d+B)?|Mixtral 8x7B|"
     r"Mistral 7B|\bT5\b|"
     r"Qwen[23](?:\.5)?|Gemma [1-4]|OLMo 2|Phi-\d|Pythia-\w+|DeepSeek-V[23]|PaLM 2|BERT-\w+|OPT-\w+|GLM-4|Falcon-\w+|"
     r"b?float(?:8|16|32|64)|u?int(?:4|8|16|32|64)|fp(?:8|16|32)|bf16|[AHV]100|H200|T4|4090|8x7B|UTF-8|utf8|base64|"
     r"\bL10\b|\bL[1-9]\b|\b2N\b|\b6ND\b|\bk8s\b|\b[23]D\b|ImageNet-1k|tiktoken"
 )
+NAMES = re.compile(NAMED.replace(" ", r"\s+"))  # a name may be broken over two lines
 DIGIT = re.compile(r"[\w.,]*[\d½⅓¼¾²³⁴][\w.,%]*")
 
 # Blocks that assert nothing of the world, by the label that they begin with; every other one ends with a tag.
@@ -182,7 +182,7 @@ def told(block: Block, names: Names, faults: list[str]) -> str:
     text = SPAN.sub(span, SLOT.sub(fill, text))
     while "\x00" in text:
         text = re.sub("\x00(\\d+)\x00", lambda found: kept[int(found[1])], text)
-    return re.sub(r" +(?=\n|$)", "", text)
+    return re.sub(r"\s*\x01", "", text)
 
 
 def wrong_tag(kind: str, what: str, slots: int, names: Names) -> str | None:
@@ -203,7 +203,7 @@ def wrong_tag(kind: str, what: str, slots: int, names: Names) -> str | None:
         name, _, place = what.partition(", ")
         if name not in PAPERS:
             return "lessons/papers.py has no such paper"
-        return None if PLACE.match(place) else "say where in it: section, figure, table, page, abstract"
+        return None if PLACE.fullmatch(place) else "say where in it: section, figure, table, page, abstract"
     if kind == "source":
         return None if COMMIT.fullmatch(what) else "is `owner/name@commit, path`"
     return f"takes no {what}" if what else None
@@ -212,7 +212,7 @@ def wrong_tag(kind: str, what: str, slots: int, names: Names) -> str | None:
 def shown_tag(kind: str, what: str) -> str:
     """A tag as the page shows it; what claims nothing shows nothing."""
     if kind == "definition":
-        return ""
+        return "\x01"
     words = {"computed": "computed here", "inference": "our inference"}
     said = words.get(kind) or {"measured": f"measured: {what}", "paper": what, "source": what}[kind]
     return f"<sup>[{said}]</sup>"

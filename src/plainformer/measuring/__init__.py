@@ -27,6 +27,7 @@ Job = TypeVar("Job")
 MEASUREMENTS: dict[str, str] = {
     "residuals": "plainformer.measuring.residuals",
     "norms": "plainformer.measuring.norms",
+    "scores": "plainformer.measuring.scores",
 }
 
 
