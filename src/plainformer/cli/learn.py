@@ -138,8 +138,10 @@ def drawn(piece: Piece) -> Iterator[RenderableType]:
 
     from plainformer.report.tables import draws_blocks
 
-    if piece.kind in ("markdown", "papers", "measured", "numbers") and piece.text:
+    if piece.kind in ("markdown", "papers", "measured") and piece.text:
         yield Markdown(prose(piece.text))
+    elif piece.kind == "numbers":
+        yield Markdown(prose(piece.output))
     elif piece.kind in ("code", "source"):
         if piece.name:
             yield Text(f"{piece.name}:")

@@ -39,7 +39,7 @@ def paragraph(piece: Piece, lesson: Lesson) -> str:
     if piece.kind == "source":
         return f"[`{piece.name}`](../../{piece.name}):\n\n{fenced('python', piece.text)}"
     if piece.kind == "numbers":
-        return f"<details><summary>Every number of this lesson</summary>\n\n{piece.text}\n\n</details>"
+        return f"<details><summary>Every number of this lesson</summary>\n\n{piece.output}\n\n</details>"
     return piece.text if piece.kind in ("measured", "papers") else ""
 
 

@@ -29,7 +29,7 @@ class Piece:
 
     kind: str
     text: str  # markdown, filled; or code
-    output: str = ""  # what code printed, and what its last line gave
+    output: str = ""  # what code printed, and what its last line gave; the table of numbers
     name: str = ""  # of a figure or a measurement; of what source is shown
     drawing: Drawing | None = None
 
@@ -191,7 +191,7 @@ class Teller:
         if cell.kind == "numbers":
             self.told.numbers |= given
             rows = [[what, shown(number)] for what, number in given.values()]
-            return Piece("numbers", table(["number", "value"], rows))
+            return Piece("numbers", cell.text, table(["number", "value"], rows))
         return Piece(cell.kind, cell.text, printed)
 
     def bare(self, cell: Cell) -> Piece:
