@@ -3,8 +3,9 @@
     RUN/  run.json  spec.json  tokenizer.json  tokens.bin  metrics.jsonl  loss.svg  sample.txt
           checkpoints/step-N/  model.safetensors  optimizer.safetensors  state.json  sums
 
-`sums` holds the SHA-256 of the other three, as sha256sum writes them; a step without it, or that differs from it, is
-not whole. No pickle is written or read.
+`sums` holds the SHA-256 of the others, as sha256sum writes them; a step without it, or that differs from it, is not
+whole. Where the processes of a run keep shares of the weights, folders `model` and `optimizer` with a file of each
+process stand in the place of the two files. No pickle is written or read.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from plainformer.checkpoint.atomic import folder_beside, remove, sha256_of, unwritable
+from plainformer.checkpoint.shards import read_shards, sizes_in
 from plainformer.faults import refuse
 from plainformer.model import Transformer
 from plainformer.spec import Spec
@@ -32,6 +34,7 @@ from plainformer.tree import from_json
 CHECKPOINTS, MODEL, OPTIMIZER, STATE, SUMS = (
     *("checkpoints", "model.safetensors", "optimizer.safetensors", "state.json", "sums"),
 )
+SHARES, OPTIMIZER_SHARES = "model", "optimizer"
 STEP = re.compile(r"step-(\d+)")
 KEPT = 2
 
@@ -69,24 +72,53 @@ def steps_in(run: Path) -> list[Path]:
 # Writing
 
 
-def write_step(folder: Path, model: Transformer, optimizer: Mapping[str, Tensor], state: Mapping[str, object]) -> None:
-    """Fill a folder with one step."""
-    for name, tensors in ((MODEL, model.state_dict()), (OPTIMIZER, optimizer)):
+def write_step(
+    folder: Path,
+    model: Transformer | Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    state: Mapping[str, object],
+) -> None:
+    """Fill a folder with one step. model: itself, or its weights by name."""
+    weights = model.state_dict() if isinstance(model, Transformer) else model
+    for name, tensors in ((MODEL, weights), (OPTIMIZER, optimizer)):
         try:
             save_file({key: t.detach().contiguous() for key, t in tensors.items()}, folder / name, {"format": "pt"})
         except SafetensorError as error:  # what the system says reaches us in its words
             raise unwritable(folder / name, error) from None
+    dump_state(folder, state)
+    sealed(folder)
+
+
+def dump_state(folder: Path, state: Mapping[str, object]) -> None:
     (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    for name in (MODEL, OPTIMIZER):  # safetensors gives its files to their owner alone
+
+
+def sealed(folder: Path) -> None:
+    """Write the sums of all that lies in a step's folder; last, for what has them is whole."""
+    files = files_in(folder)
+    for name in files:  # safetensors gives its files to their owner alone
         (folder / name).chmod((folder / STATE).stat().st_mode)
-    sums = (f"{sha256_of(folder / name)}  {name}\n" for name in (MODEL, OPTIMIZER, STATE))
+    sums = (f"{sha256_of(folder / name)}  {name}\n" for name in files)
     (folder / SUMS).write_text("".join(sums), encoding="utf-8")
+
+
+def files_in(folder: Path) -> list[str]:
+    """The files of a step but for its sums, the three in their order or the shares by name."""
+    if not is_sharded(folder):
+        return [MODEL, OPTIMIZER, STATE]
+    found = (path for name in (SHARES, OPTIMIZER_SHARES) for path in sorted((folder / name).glob("*")))
+    return [*(path.relative_to(folder).as_posix() for path in found), STATE]
+
+
+def is_sharded(step: Path) -> bool:
+    """Whether the weights of a step lie in shares."""
+    return (step / SHARES).is_dir()
 
 
 def save_step(
     run: str | Path,
     step: int,
-    model: Transformer,
+    model: Transformer | Mapping[str, Tensor],
     optimizer: Mapping[str, Tensor],
     state: Mapping[str, object],
     kept: int = KEPT,
@@ -103,9 +135,17 @@ def save_step(
         remove(path)
     with folder_beside(path) as part:
         write_step(part, model, optimizer, state)
-    for old in steps_in(Path(run))[kept:]:
-        remove(old)
+    forget(Path(run), kept)
     return path
+
+
+def forget(run: Path, kept: int = KEPT) -> None:
+    """Remove all steps but the `kept` newest."""
+    for old in steps_in(run)[kept:]:
+        try:
+            remove(old)
+        except OSError as error:
+            raise unwritable(old, error) from None
 
 
 # Reading
@@ -116,7 +156,10 @@ def damage(step: Path) -> str | None:
     try:
         lines = (step / SUMS).read_text(encoding="utf-8").splitlines()
         said = {name: total for total, _, name in (line.partition("  ") for line in lines)}
-        for name in (MODEL, OPTIMIZER, STATE):
+        files = files_in(step)
+        if is_sharded(step) and (missing := sorted(said.keys() - set(files))):
+            return f"{missing[0]} is missing"
+        for name in files:
             if said.get(name) != sha256_of(step / name):
                 return f"{name} is not what {SUMS} says"
     except (OSError, ValueError) as error:
@@ -203,20 +246,58 @@ def load_run(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
 
 @torch.no_grad()
 def fill(model: Transformer, step: Path, dtype: torch.dtype | None = None) -> None:
-    """Read a step's weights into a model, one at a time."""
+    """Read a step's weights into a model, one at a time. Of a model of shares each process takes its own."""
     mine, found = model.state_dict(), set[str]()
-    for name, tensor in tensors_in(step / MODEL):
-        if name not in mine or mine[name].shape != tensor.shape:
+    sharded = is_sharded(step)
+    for name, shape, its_dtype, tensor in sized(step):
+        if name not in mine or mine[name].shape != shape:
             want = tuple(mine[name].shape) if name in mine else "absent"
-            raise refuse(f"{step / MODEL}: {name}", tuple(tensor.shape), f"must be {want}, by spec.json")
+            raise refuse(f"{step / MODEL}: {name}", tuple(shape), f"must be {want}, by spec.json")
         if not found:
-            mine = model.to(dtype or tensor.dtype).state_dict()
-        mine[name].copy_(tensor)
+            mine = model.to(dtype or its_dtype).state_dict()
+        if tensor is not None:
+            mine[name].copy_(share_of(tensor, mine[name]))
         found.add(name)
     if missing := sorted(mine.keys() - found):
         raise refuse(f"{step / MODEL}: {missing[0]}", None, "this weight is missing")
+    if sharded:
+        read_shards(step / SHARES, mine)
 
 
-def optimizer_of(step: Path) -> Iterator[tuple[str, Tensor]]:
-    """The optimiser's tensors by name, as `save_step` was given them, one at a time."""
-    return tensors_in(step / OPTIMIZER)
+def sized(step: Path) -> Iterator[tuple[str, torch.Size, torch.dtype, Tensor | None]]:
+    """A step's weights: name, whole size, dtype, and itself where it does not lie in shares."""
+    if is_sharded(step):
+        yield from ((name, *entry, None) for name, entry in sizes_in(step / SHARES).items())
+    else:
+        yield from ((name, tensor.shape, tensor.dtype, tensor) for name, tensor in tensors_in(step / MODEL))
+
+
+def optimizer_of(step: Path, weights: Mapping[str, Tensor] | None = None) -> Iterable[tuple[str, Tensor]]:
+    """The optimiser's tensors by name, as `save_step` was given them, one at a time.
+
+    weights: by name; each tensor that is as large as its weight is then cut as that is.
+    """
+    if not is_sharded(step):
+        for full, tensor in tensors_in(step / OPTIMIZER):
+            like = (weights or {}).get(full.partition(".")[2])
+            yield full, tensor if like is None else share_of(tensor, like)
+        return
+    into = {}
+    for full, (size, dtype) in sizes_in(step / OPTIMIZER_SHARES).items():
+        like = (weights or {}).get(full.partition(".")[2])
+        alike = like is not None and like.shape == size
+        into[full] = (
+            torch.zeros_like(like, dtype=dtype) if alike and like is not None else torch.empty(size, dtype=dtype)
+        )
+    read_shards(step / OPTIMIZER_SHARES, into)
+    yield from into.items()
+
+
+def share_of(full: Tensor, like: Tensor) -> Tensor:
+    """This process's share of a tensor that it holds in full, cut as `like` is; the tensor itself where that is not."""
+    if not hasattr(like, "full_tensor") or full.shape != like.shape:
+        return full
+    from torch.distributed.tensor import distribute_tensor
+
+    cut = cast(Any, like)
+    return distribute_tensor(full.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)

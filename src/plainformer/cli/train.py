@@ -48,7 +48,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     steps.add_argument("--schedule", choices=("linear", "cosine", "constant"), help="the decay (the recipe's)")
     steps.add_argument("--seed", type=int, metavar="N", help="of the first weights and the order of the text (0)")
     steps.add_argument("--dtype", metavar="TYPE", help="of products: bfloat16 where the processor has it, or float32")
+    steps.add_argument("--shard", action="store_true", help="under torchrun: each process keeps a share of the weights")
     keep = parser.add_argument_group("what is kept and told")
+    keep.add_argument(
+        "--on-spike", choices=("stop", "skip"), help="a loss that explodes: stop before it or skip (stop)"
+    )
     keep.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a quarter of all)")
     keep.add_argument("--save-every", type=int, metavar="N", help="steps between checkpoints (a tenth of all)")
     keep.add_argument("--quiet", action="store_true", help="no progress")
@@ -68,23 +72,34 @@ def run(args: argparse.Namespace) -> int:
         raise refuse("--minutes", args.minutes, "is measured when a run starts: no plan can tell", "give --steps")
     wait_asleep()
 
-    from plainformer.checkpoint import is_run
-    from plainformer.training import carry_on, check_resume, plan, start
+    from plainformer.training import carry_on, plan
     from plainformer.training.decisions import DECISIONS
+    from plainformer.training.processes import joined
 
     asked = {name: value for name in DECISIONS if (value := getattr(args, name)) is not None}
     if args.plan:
         return show_plan(plan(args.text, asked), args.json)
+    with joined(args.shard) as processes:
+        if processes.world > 1 and args.minutes is not None:
+            raise refuse("--minutes", args.minutes, "is measured by a process alone", "give --steps")
+        processes.led(lambda: begin(args, asked, begun))
+        outcome = carry_on(args.out, sample, args.quiet, processes, args.on_spike or "stop")
+        return tell(args.out, outcome, args.json) if processes.first else STATUS[outcome.ending]
+
+
+def begin(args: argparse.Namespace, asked: dict[str, Any], begun: float) -> None:
+    """Make the run's folder, or see that what is asked is what the one that is there was started with."""
+    from plainformer.checkpoint import is_run
+    from plainformer.training import check_resume, start
+
     if args.resume and is_run(args.out):
         check_resume(Path(args.out), args.text, asked)
-    else:
-        if args.resume and not args.text:
-            raise refuse("--out", args.out, "there is no run in it to go on with", "give TEXT to start one")
-        if args.resume:
-            print(f"plainformer: nothing to go on with in {args.out}: a new run", file=sys.stderr)
-        start(args.text, args.out, asked, sample, begun)
-    outcome = carry_on(args.out, sample, args.quiet)
-    return tell(args.out, outcome, args.json)
+        return
+    if args.resume and not args.text:
+        raise refuse("--out", args.out, "there is no run in it to go on with", "give TEXT to start one")
+    if args.resume:
+        print(f"plainformer: nothing to go on with in {args.out}: a new run", file=sys.stderr)
+    start(args.text, args.out, asked, sample, begun)
 
 
 def sample(model: Transformer, tokenizer: Tokenizer) -> str:

@@ -41,14 +41,19 @@ class Batches:
         self._n_firsts = len(tokens) - self.n_windows * seq_len  # how many tokens an epoch could start from
         self._half_bits = max(1, ((self.n_windows - 1).bit_length() + 1) // 2)
 
-    def at(self, step: int) -> tuple[Block, Block]:
-        """(x_BT, y_BT) of one step, counted from 0: int64, y_BT the tokens that follow x_BT's."""
+    def at(self, step: int, rows: range | None = None, n_more: int = 0) -> tuple[Block, Block]:
+        """(x_BT, y_BT) of one step, counted from 0: int64, y_BT the tokens that follow x_BT's.
+
+        rows: those of the batch that are wanted; None: all. n_more: rows without a real target that follow them.
+        """
         if step < 0:
             raise refuse("step", step, "must be at least 0")
-        window_BT = np.empty((self.batch_size, self.seq_len + 1), np.int64)
-        for row, start in enumerate(self.starts(step)):
+        starts = self.starts(step)
+        wanted = starts if rows is None else starts[rows.start : rows.stop]
+        window_BT = np.empty((len(wanted), self.seq_len + 1), np.int64)
+        for row, start in enumerate(wanted):
             window_BT[row] = self.tokens[start : start + self.seq_len + 1]
-        return window_BT[:, :-1].copy(), window_BT[:, 1:].copy()
+        return made_up(window_BT[:, :-1].copy(), window_BT[:, 1:].copy(), n_more)
 
     def starts(self, step: int) -> list[int]:
         """Where the windows of one step's rows start among the tokens."""
@@ -85,6 +90,14 @@ class Batches:
             indices[outside] = left << half | right
             outside = indices >= self.n_windows
         return indices
+
+
+def made_up(x_MT: Block, y_MT: Block, n_more: int) -> tuple[Block, Block]:
+    """The same with rows of token 0 that have no real target after them: a share that is as large as all others."""
+    if not n_more:
+        return x_MT, y_MT
+    more_RT = np.zeros((n_more, x_MT.shape[1]), np.int64)
+    return np.concatenate((x_MT, more_RT)), np.concatenate((y_MT, more_RT - 1))
 
 
 def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -2,20 +2,47 @@
 
 What is kept: every character. Line ends are not rewritten (CR stays CR), and U+2028, U+2029 and U+0085 are characters
 like any other. What is dropped: a byte-order mark at the very start of a file, with a notice; its 3 bytes are then not
-part of the text. Files are joined with nothing between them.
+part of the text. Files are joined with nothing between them. `.gz` and `.zst` are read as what is in them; of a
+`.jsonl` the text is one field of each row, row after row.
 """
 
 from __future__ import annotations
 
 import codecs
+import errno
+import gzip
+import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, Literal, cast
 
 from plainformer.faults import PlainformerError, refuse
 
-Paths = str | Path | Sequence[str | Path]
+Documents = Literal["joined", "ended", "apart", "pairs"]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Files, and how they are read.
+
+    field: of a row of .jsonl, the one that is its text. documents: "joined" with nothing between; "ended", each by an
+    end token; "apart", and no token is learned from the document before its own; "pairs", rows of a prompt and what is
+    learned after it.
+    """
+
+    files: tuple[Path, ...]
+    field: str = "text"
+    documents: Documents = "joined"
+
+
+Paths = str | Path | Sequence[str | Path] | Texts
 Notice = Callable[[str], None]
+ROWS = (".jsonl", ".ndjson")
+PACKED = (".gz", ".zst")
+PAIR = ("prompt", "completion")
 
 BLOCK_BYTES = 1 << 20
 PIECE_CHARACTERS = 1 << 14
@@ -28,6 +55,8 @@ _BETWEEN_WORDS = re.compile(r"[^\W_][ \n]")
 
 def as_paths(paths: Paths) -> tuple[Path, ...]:
     """One path or several, as a tuple. At least one is needed."""
+    if isinstance(paths, Texts):
+        return paths.files
     found = (Path(paths),) if isinstance(paths, (str, Path)) else tuple(Path(path) for path in paths)
     if not found:
         raise refuse("text", [], "at least one file is needed")
@@ -36,6 +65,8 @@ def as_paths(paths: Paths) -> tuple[Path, ...]:
 
 def unreadable(path: Path, error: OSError) -> PlainformerError:
     """What the system says of a file that cannot be read or written, as a refusal."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return refuse(str(path), error.strerror, "the disk is full", "make room; nothing half-written was left")
     return refuse(str(path), error.strerror or str(error), "this file cannot be used", "check its name and its rights")
 
 
@@ -51,14 +82,87 @@ def total_bytes(paths: Paths) -> int:
 
 
 def read_bytes(paths: Paths) -> Iterator[bytes]:
-    """The files' bytes in blocks of at most 1 MiB, nothing changed and nothing dropped."""
+    """The files' bytes in blocks of at most 1 MiB, unpacked, else nothing changed and nothing dropped."""
     for path in as_paths(paths):
         try:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 while block := file.read(BLOCK_BYTES):
                     yield block
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise refuse(str(path), str(error), "this file is damaged: it cannot be unpacked") from None
         except OSError as error:
             raise unreadable(path, error) from None
+        except PlainformerError:
+            raise
+        except Exception as error:
+            if type(error).__name__ != "ZstdError":
+                raise
+            raise refuse(str(path), str(error), "this file is damaged: it cannot be unpacked") from None
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file to read, unpacked by its name's ending."""
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if path.suffix == ".zst":
+        try:
+            from importlib import import_module
+
+            zstandard: Any = import_module("zstandard")
+        except ImportError:
+            hint = "pip install 'plainformer[zstd]', or unpack it first"
+            raise refuse(str(path), path.suffix, "needs the zstandard package", hint) from None
+        return cast(IO[bytes], zstandard.open(path, "rb"))
+    return path.open("rb")
+
+
+def is_rows(path: Path) -> bool:
+    """Whether a file is rows of JSON, packed or not."""
+    name = path.with_suffix("") if path.suffix in PACKED else path
+    return name.suffix in ROWS
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a .jsonl, each with its line, from 1; empty lines are passed over."""
+    for n_line, line in enumerate(lines_of(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise refuse(f"{path}: line {n_line}", str(error), "is not one object of JSON in UTF-8") from None
+        if not isinstance(row, dict):
+            raise refuse(f"{path}: line {n_line}", row, "is not an object of JSON")
+        yield n_line, row
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    rest = b""
+    for block in read_bytes(path):
+        *whole, rest = (rest + block).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+def field_of(path: Path, n_line: int, row: dict[str, Any], name: str) -> str:
+    """The text in a row's field; refused by file and line where there is none."""
+    text = row.get(name)
+    if not isinstance(text, str):
+        known = ", ".join(sorted(map(str, row))) or "none"
+        raise refuse(
+            f"{path}: line {n_line}: {name}", text, "must be a text", f"its fields: {known}; --field says which"
+        )
+    return text
+
+
+def read_documents(path: Path, field: str) -> Iterator[str]:
+    """The text of each row of a .jsonl: its field, or its prompt and completion where it has those."""
+    for n_line, row in read_rows(path):
+        if field in row or not set(PAIR) <= row.keys():
+            yield field_of(path, n_line, row, field)
+        else:
+            yield "".join(field_of(path, n_line, row, name) for name in PAIR)
 
 
 def read_text(paths: Paths, notice: Notice | None = None) -> Iterator[str]:
@@ -68,6 +172,9 @@ def read_text(paths: Paths, notice: Notice | None = None) -> Iterator[str]:
     mark that is dropped.
     """
     for path in as_paths(paths):
+        if is_rows(path):
+            yield from read_documents(path, paths.field if isinstance(paths, Texts) else "text")
+            continue
         pending, offset = b"", 0  # `pending` starts at byte `offset` of the file
         for block in read_bytes(path):
             data = pending + block

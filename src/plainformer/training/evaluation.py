@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from math import exp, inf, log
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from plainformer.model import Transformer, cross_entropy
 from plainformer.text import eval_blocks
+from plainformer.training.processes import ALONE, Processes, Scores
 
 AT_ONCE = 8192  # positions a pass
 LOGITS_AT_ONCE = 1 << 24
@@ -72,6 +74,8 @@ def evaluate(
     stride: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
     progress: Callable[[int], None] = lambda _: None,
+    processes: Processes = ALONE,
+    scores: nn.Module | None = None,
 ) -> Evaluation | None:
     """Score the text in side-by-side blocks of `context` targets, or in blocks that start every `stride` tokens.
 
@@ -79,17 +83,24 @@ def evaluate(
     place with the most past before it; every block is read from an empty state. length_V: bytes of each token of the
     tokenizer (text.token_bytes); rows of the head beyond it are never scored. Refuses fewer than 2 tokens. `go_on` is
     asked before each pass: False gives it up, and the answer is None; `progress` is told of the targets scored so far.
+    Many processes take turns at the passes, and each has the whole answer. scores: as `processes.wrapped` gave it.
     """
+    scores = scores or Scores(model)
     context = model.spec.max_seq_len if context is None else min(context, model.spec.max_seq_len)
     nats, n_targets, n_bytes = 0.0, 0, 0
-    for x_BT, y_BT, first in passes(tokens_N, context, stride, len(length_V)):
-        if not go_on():
+    blocks = passes(tokens_N, context, stride, len(length_V))
+    while turn := list(islice(blocks, processes.world)):
+        if processes.any(not go_on()):
             return None
-        nats += scored(model, x_BT, y_BT, first, len(length_V))
-        n_targets += y_BT[:, first:].size
-        n_bytes += int(length_V[y_BT[:, first:]].sum())
+        mine = processes.rank < len(turn)
+        x_BT, y_BT, first = turn[processes.rank if mine else 0]  # one that is left over goes along: all must take part
+        found = scored(scores, x_BT, y_BT, first, len(length_V), model.device)
+        nats += found if mine else 0.0
+        for _, y_BT, first in turn:
+            n_targets += y_BT[:, first:].size
+            n_bytes += int(length_V[y_BT[:, first:]].sum())
         progress(n_targets)
-    return Evaluation(nats, n_targets, n_bytes, context, stride or context)
+    return Evaluation(processes.sums(nats)[0], n_targets, n_bytes, context, stride or context)
 
 
 def passes(
@@ -109,13 +120,18 @@ def passes(
             yield np.stack([x for x, _ in some]), np.stack([y for _, y in some]), first
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def scored(
-    model: Transformer, x_BS: npt.NDArray[np.int64], y_BS: npt.NDArray[np.int64], first: int, n_tokens: int
+    scores: nn.Module,
+    x_BS: npt.NDArray[np.int64],
+    y_BS: npt.NDArray[np.int64],
+    first: int,
+    n_tokens: int,
+    device: torch.device | str = "cpu",
 ) -> float:
     """Nats of the targets from place `first` on, summed in float64."""
-    hidden_BTD = model.hidden(torch.from_numpy(x_BS).to(model.device))[:, first:]
-    logits_BTV = model.logits(hidden_BTD)[..., :n_tokens]
+    logits_BTV, _ = scores(torch.from_numpy(x_BS).to(device), first)
+    logits_BTV = logits_BTV[..., :n_tokens]
     exact_BTV = logits_BTV if logits_BTV.dtype == torch.float64 else logits_BTV.float()
-    targets_BT = torch.from_numpy(y_BS[:, first:]).to(model.device)
+    targets_BT = torch.from_numpy(y_BS[:, first:]).to(device)
     return cross_entropy(exact_BTV, targets_BT).double().sum().item()

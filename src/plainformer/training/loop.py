@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,6 @@ from plainformer.checkpoint.runs import (
     fill,
     newest,
     optimizer_of,
-    save_step,
     spec_of,
     state_of,
     tokenizer_of,
@@ -33,11 +32,15 @@ from plainformer.training.balance import Traffic
 from plainformer.training.evaluation import Evaluation, evaluate
 from plainformer.training.journal import Journal, draw, rows
 from plainformer.training.optimizers import optimizers_for
+from plainformer.training.processes import ALONE, Processes, Scores, whole
 from plainformer.training.progress import Progress
-from plainformer.training.starting import TOKENS, Sample, settings_of, titled
+from plainformer.training.saving import Saving
+from plainformer.training.spikes import IN_A_ROW, Spikes
+from plainformer.training.starting import TOKENS, Sample, settings_of, tell, titled
 from plainformer.training.step import BadStep, check, gradients
 
 Ending = Literal["done", "nothing to do", "stopped", "bad step"]
+OnSpike = Literal["stop", "skip"]
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,8 @@ def exact(threads: int) -> Iterator[None]:
 class Run:
     """A run as it stands in memory: the model and all that moves it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.settings = folder, settings_of(folder)
+    def __init__(self, folder: Path, processes: Processes = ALONE) -> None:
+        self.folder, self.settings, self.processes = folder, settings_of(folder), processes
         self.tokenizer = tokenizer_of(folder)
         self.length_V = token_bytes(self.tokenizer)
         self.tokens = TokenFile.open(folder / TOKENS, self.tokenizer)
@@ -106,97 +109,165 @@ class Run:
         state = state_of(saved)
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
         self.first = self.step
+        self.spikes, self.skipped = Spikes(state.get("losses", ())), 0
         self.evaluation: Evaluation | None = None  # the newest of this process
-        self.model = Transformer(spec_of(folder), initial=None)
-        fill(self.model, saved)
+        with torch.device("meta" if processes.shard else processes.device):
+            self.model = Transformer(spec_of(folder), initial=None)
+        if processes.shard:  # no process ever holds all weights
+            self.scores = processes.wrapped(self.model)
+            self.model.to_empty(device=processes.device)
+            fill(self.model, saved)
+        else:  # DDP is made for weights as they are: their dtype is the checkpoint's
+            fill(self.model, saved)
+            self.scores = processes.wrapped(self.model)
         self.optimizers = optimizers_for(self.model, self.settings)
-        self.optimizers.restore(optimizer_of(saved), str(saved / OPTIMIZER))
+        self.optimizers.restore(optimizer_of(saved, self.optimizers.named), str(saved / OPTIMIZER))
         self.traffic: Traffic = {}  # of the last step: each mixture's tokens by expert
         settings = self.settings
         self.batches = Batches(self.tokens.slice(self.train), settings.context, settings.batch_size, settings.seed)
+        was = int(state.get("processes", processes.world))
+        if was != processes.world and processes.first and self.step:
+            tell(f"{processes.world} processes, {was} before: equal to 1e-5, not to the bit")
 
-    def save(self) -> Path:
+    def save(self, saving: Saving) -> None:
         settings = self.settings
         state = {
             "step": self.step,
             "tokens": self.step * settings.batch_size * settings.context,
             "seconds": self.seconds,
+            "losses": list(self.spikes.losses),
+            "processes": self.processes.world,
         }
-        return save_step(self.folder, self.step, self.model, self.optimizers.tensors(), state)
+        saving.save(self.step, self.model.state_dict(), self.optimizers.tensors(), state)
 
-    def update(self) -> tuple[float, float]:
-        """One step: (loss, the first rate). Raises BadStep before any weight has moved."""
-        settings = self.settings
-        x_BT, y_BT = (torch.from_numpy(block) for block in self.batches.at(self.step))
+    def update(self) -> float:
+        """One step: its loss. Raises BadStep before any weight has moved."""
+        settings, processes = self.settings, self.processes
+        mine, n_more = processes.rows(settings.batch_size)
+        x_BT, y_BT = (
+            torch.from_numpy(block).to(processes.device) for block in self.batches.at(self.step, mine, n_more)
+        )
         self.optimizers.clear()
         self.traffic, n_tokens = {}, self.tokenizer.n_tokens
-        loss = gradients(self.model, x_BT, y_BT, n_tokens, settings.micro_batch, settings.dtype, self.traffic)
+        more = settings.micro_batch, settings.dtype, self.traffic, processes, self.scores
+        loss = gradients(self.model, x_BT, y_BT, n_tokens, *more)
         check(loss, self.optimizers, settings.clip)
+        if spike := self.spikes.cause(loss):
+            raise BadStep(spike)
         self.optimizers.set(settings.schedule.at(self.step), self.step)
         self.optimizers.step()
+        self.spikes.keep(loss)
         self.step += 1
-        return loss, self.optimizers.lr
+        self.skipped = 0
+        return loss
+
+    def skip(self) -> None:
+        """Leave a step out: its batch is not seen, the rates go on."""
+        self.optimizers.clear()
+        self.traffic = {}
+        self.step += 1
+        self.skipped += 1
 
     def evaluate(self, stop: Stop) -> Evaluation | None:
         """The whole validation part; None where there is none, or where a signal came first."""
         if not len(self.validation):
             return None
-        tokens_N = self.tokens.slice(self.validation)
-        return evaluate(self.model, tokens_N, self.length_V, self.settings.context, go_on=lambda: not stop.asked)
+        tokens_N, scores = (
+            self.tokens.slice(self.validation),
+            self.scores if self.processes.shard else Scores(self.model),
+        )
+        return evaluate(
+            self.model,
+            tokens_N,
+            self.length_V,
+            self.settings.context,
+            go_on=lambda: not stop.asked,
+            processes=self.processes,
+            scores=scores,
+        )
 
 
-def carry_on(folder: str | Path, sample: Sample | None = None, quiet: bool = False) -> Outcome:
+def carry_on(
+    folder: str | Path,
+    sample: Sample | None = None,
+    quiet: bool = False,
+    processes: Processes = ALONE,
+    on_spike: OnSpike = "stop",
+) -> Outcome:
     """Train a run from its newest whole step to its last one.
 
+    on_spike: what to do where a loss has exploded or is no number: "stop" before the update, or "skip" it.
     Raises PlainformerError: the run is damaged, another process is at work in it, or the disk is full.
     """
     folder = Path(folder)
-    with held(folder), stopping() as stop:
-        sweep(folder)
-        sweep(folder / CHECKPOINTS)
+    with ExitStack() as kept, stopping() as stop:
+
+        def take() -> None:
+            kept.enter_context(held(folder))
+            sweep(folder)
+            sweep(folder / CHECKPOINTS)
+
+        processes.led(take)
         settings = settings_of(folder)
-        with exact(settings.threads):
-            run = Run(folder)
-            journal = Journal(folder, run.step)
-            try:
-                return advance(run, journal, stop, sample, quiet)
-            finally:
-                journal.close()
+        with exact(settings.threads), processes.together():
+            run = Run(folder, processes)
+            with closing(Journal(folder, run.step, processes.first)) as journal, Saving(folder, processes) as saving:
+                return advance(run, journal, saving, stop, sample, quiet or not processes.first, on_spike)
 
 
-def advance(run: Run, journal: Journal, stop: Stop, sample: Sample | None, quiet: bool) -> Outcome:
+def advance(
+    run: Run, journal: Journal, saving: Saving, stop: Stop, sample: Sample | None, quiet: bool, on_spike: OnSpike
+) -> Outcome:
     """The loop itself."""
-    settings, first = run.settings, run.step
+    settings, first, processes = run.settings, run.step, run.processes
     n_tokens = settings.batch_size * settings.context
     with Progress(first, settings.steps, quiet) as progress:
         if first < settings.steps:
-            size = sum(w.numel() for w in run.model.parameters())
-            way = f"{settings.rates.optimizer}, {settings.dtype}, {settings.threads} threads"
-            progress.say(f"steps {first + 1:,} to {settings.steps:,}: {size:,} parameters, {way}")
+            progress.say(f"steps {first + 1:,} to {settings.steps:,}: {way(run)}")
         while run.step < settings.steps:
             begun = time.monotonic()
+            row: dict[str, Any] = {"step": run.step + 1, "tokens": (run.step + 1) * n_tokens}
             try:
-                loss, lr = run.update()
+                row["loss"] = run.update()
             except BadStep as bad:
-                return given_up(run, bad)
+                if on_spike == "stop" or run.skipped == IN_A_ROW:
+                    return given_up(run, saving, bad)
+                run.skip()
+                row["skipped"] = str(bad)
+                progress.say(f"step {run.step:,} left out: {bad}")
             seconds = time.monotonic() - begun
-            row: dict[str, Any] = {"step": run.step, "tokens": run.step * n_tokens, "loss": loss, "lr": lr}
+            row["lr"] = run.optimizers.lr
             row["tokens_per_second"] = round(n_tokens / seconds, 1)
             if run.traffic:
                 row["tokens_per_expert"] = {place: count_E.tolist() for place, count_E in run.traffic.items()}
             if run.step % settings.eval_every == 0 or run.step == settings.steps:
                 row |= measure(run, stop, progress)
             journal.append(row)
+            saving.look()
             run.seconds += time.monotonic() - begun
-            progress.step(run.step, loss, row["tokens_per_second"])
-            if run.step % settings.save_every == 0 or run.step == settings.steps or stop.asked:
+            if "loss" in row:
+                progress.step(run.step, row["loss"], row["tokens_per_second"])
+            stopped = processes.any(stop.asked)
+            if run.step % settings.save_every == 0 or run.step == settings.steps or stopped:
                 journal.settle()
-                saved = run.save()
-                if stop.asked:
-                    return Outcome("stopped", run.step, saved, stop.asked)
+                run.save(saving)
+                if stopped:
+                    processes.led(saving.wait)
+                    return Outcome("stopped", run.step, newest(run.folder), stop.asked or "another process")
+        processes.led(saving.wait)
         finished = finish(run, journal, stop, sample, progress)
     ending: Ending = "stopped" if stop.asked else "done" if finished else "nothing to do"
     return Outcome(ending, run.step, newest(run.folder), stop.asked, run.evaluation)
+
+
+def way(run: Run) -> str:
+    """How a run is trained, in a few words."""
+    settings, processes = run.settings, run.processes
+    size = sum(w.numel() for w in run.model.parameters())
+    said = [f"{size:,} parameters", settings.rates.optimizer, settings.dtype, f"{settings.threads} threads"]
+    if processes.world > 1 or processes.shard:
+        said.append(f"{processes.world} processes" + (" that share the weights" if processes.shard else ""))
+    return ", ".join(said)
 
 
 def measure(run: Run, stop: Stop, progress: Progress) -> dict[str, float | None]:
@@ -212,10 +283,12 @@ def measure(run: Run, stop: Stop, progress: Progress) -> dict[str, float | None]
 def finish(run: Run, journal: Journal, stop: Stop, sample: Sample | None, progress: Progress) -> bool:
     """What follows the last step: its evaluation, the picture, the text after training. False: all was there."""
     made = False
-    last = [row for row in rows(journal.path) if row["step"] == run.step]
-    if len(run.validation) and not any("val_loss" in row for row in last):
+    last = [row for row in rows(run.folder / "metrics.jsonl") if row["step"] == run.step]
+    if run.processes.any(run.processes.first and len(run.validation) and not any("val_loss" in row for row in last)):
         journal.append({"step": run.step} | measure(run, stop, progress))
         made = True
+    if not run.processes.first:
+        return made
     if made or run.step != run.first or not (run.folder / "loss.svg").is_file():
         draw(run.folder)
         made = True
@@ -223,18 +296,21 @@ def finish(run: Run, journal: Journal, stop: Stop, sample: Sample | None, progre
 
 
 def written(run: Run, sample: Sample | None) -> bool:
-    """Add the text after training to sample.txt. False: nothing to add."""
+    """Add the text after training to sample.txt. False: nothing to add, or no process holds the whole model."""
     path, title = run.folder / "sample.txt", f"after {run.step:,} steps"
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if sample is None or f"--- {title} ---" in before:
+    before = path.read_bytes() if path.is_file() else b""  # somebody may have put anything there
+    if sample is None or f"--- {title} ---".encode() in before or run.processes.shard:
         return False
     with written_beside(path) as file:
-        file.write((before + "\n" + titled(title, sample(run.model, run.tokenizer))).encode())
+        file.write(before + b"\n" + titled(title, sample(run.model, run.tokenizer)).encode())
     return True
 
 
-def given_up(run: Run, bad: BadStep) -> Outcome:
+def given_up(run: Run, saving: Saving, bad: BadStep) -> Outcome:
     """Keep the weights as they were before the bad step, if they are numbers."""
     run.optimizers.clear()
-    sound = all(bool(w.isfinite().all()) for w in run.optimizers.named.values())
-    return Outcome("bad step", run.step, run.save() if sound else newest(run.folder), str(bad))
+    sound = [bool(whole(w.isfinite().all())) for w in run.optimizers.named.values()]  # all processes ask for each
+    if all(sound):
+        run.save(saving)
+    run.processes.led(saving.wait)
+    return Outcome("bad step", run.step, newest(run.folder), str(bad))

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
+from plainformer.checkpoint.runs import share_of
 from plainformer.faults import refuse
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
+from plainformer.training.processes import whole
 from plainformer.training.recipe import Rates, Settings
 
 # Newton-Schulz: x <- a x + b (x x^T) x + c (x x^T)^2 x takes every singular value near 1 (Jordan et al. 2024).
@@ -40,7 +42,8 @@ class Muon(Optimizer):
 
     Weights with more axes than two are stacks of matrices (experts). Matrices of one shape, turned or not, are made
     orthogonal together: one batched product in place of many. `dtype` is that of the orthogonalisation; None: of the
-    weights.
+    weights. Of weights that processes keep in shares each process gathers every matrix, makes all of them orthogonal,
+    and moves its own share: the momentum is shared, the products are done by each.
     """
 
     def __init__(
@@ -76,7 +79,8 @@ class Muon(Optimizer):
         for i, w in enumerate(weights):
             alike.setdefault((min(w.shape[-2:]), max(w.shape[-2:])), []).append(i)
         for (n_short, n_long), members in alike.items():
-            wide = (ahead[i] if ahead[i].shape[-1] == n_long else ahead[i].mT for i in members)
+            full = (whole(ahead[i]) for i in members)
+            wide = (x if x.shape[-1] == n_long else x.mT for x in full)
             stack_NRC = torch.cat([x.reshape(-1, n_short, n_long) for x in wide])
             done_NRC = orthogonal(stack_NRC.to(self.dtype or stack_NRC.dtype))
             sizes = [weights[i].numel() // (n_short * n_long) for i in members]
@@ -85,7 +89,7 @@ class Muon(Optimizer):
                 turned = part if w.shape[-1] == n_long else part.mT
                 n_out, n_in = w.shape[-2:]
                 w.mul_(1 - group["lr"] * group["weight_decay"])
-                w.add_(turned.reshape(w.shape), alpha=-group["lr"] * max(1.0, n_out / n_in) ** 0.5)
+                w.add_(share_of(turned.reshape(w.shape), w), alpha=-group["lr"] * max(1.0, n_out / n_in) ** 0.5)
 
 
 class Optimizers:

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from math import isfinite
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from plainformer.model import Transformer, cross_entropy
-from plainformer.training.balance import Routed, Traffic, choices, mixtures, unevenness
+from plainformer.training.balance import Traffic, choices, mixtures, unevenness
 from plainformer.training.optimizers import Optimizers
+from plainformer.training.processes import ALONE, Processes, Scores, whole
 
 PLAIN_ATTENTION = 512
 
@@ -25,7 +26,7 @@ class BadStep(ArithmeticError):
 
 
 @contextmanager
-def products_in(dtype: str, n_positions: int) -> Iterator[None]:
+def products_in(dtype: str, n_positions: int, device: str = "cpu") -> Iterator[None]:
     """Matrix products in bfloat16 where that is the run's dtype; weights and the stream stay as they are.
 
     Attention is then the plain product up to PLAIN_ATTENTION positions: torch's fused kernel for processors takes
@@ -38,7 +39,7 @@ def products_in(dtype: str, n_positions: int) -> Iterator[None]:
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     kernels = [SDPBackend.MATH] if n_positions <= PLAIN_ATTENTION else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
     try:
-        with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(kernels):
+        with torch.autocast(device, torch.bfloat16), sdpa_kernel(kernels):
             yield
     finally:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
@@ -52,6 +53,8 @@ def gradients(
     micro_batch: int,
     dtype: str = "float32",
     traffic: Traffic | None = None,
+    processes: Processes = ALONE,
+    scores: nn.Module | None = None,
 ) -> float:
     """Add to each weight's gradient that of the loss of this batch; the loss in nats.
 
@@ -62,38 +65,44 @@ def gradients(
     A mixture whose spec says so (Experts.balance) adds its balance loss to the gradient, not to the answer: over the
     tokens with a real target, with the choices of the whole batch. Where that is cut, they are counted by a pass of
     its own first. traffic: filled with how many of these tokens chose each expert, by the mixture's place.
+
+    processes: then x_BT and y_BT are this process's rows, as many as every other's (Processes.rows), and the answer
+    and all counts are those of the whole batch. scores: the model as `processes.wrapped` gave it.
     """
-    n_targets, total, mixed = int((y_BT >= 0).sum()), 0.0, mixtures(model.spec)
+    mixed, total, scores = mixtures(model.spec), 0.0, scores or Scores(model)
+    (n_targets,) = processes.sums(int((y_BT >= 0).sum()))
     parts = list(zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True))
     balanced = any(part.balance for _, part in mixed)
-    counts = counted(model, parts, dtype) if balanced and len(parts) > 1 else None
-    for some_MT, targets_MT in parts:
-        routed: Routed | None = [] if mixed else None
-        with products_in(dtype, x_BT.shape[1]):
-            logits_MTV = model.logits(model.hidden(some_MT, routed=routed))[..., :n_tokens]
-        exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
-        loss = cross_entropy(exact_MTV, targets_MT).sum() / max(1, n_targets)
-        total += loss.item()
-        here = choices(routed or [], targets_MT)
-        if balanced:
-            loss = loss + unevenness(mixed, routed or [], targets_MT, counts or here)
-        if traffic is not None:
-            for (place, _), count_E in zip(mixed, here, strict=True):
-                traffic[place] = traffic.get(place, 0) + count_E
-        loss.backward()
-    return total
+    counts = counted(scores, parts, dtype, processes) if balanced and len(parts) > 1 else None
+    for n_done, (some_MT, targets_MT) in enumerate(parts, start=1):
+        with processes.quiet(scores, last=n_done == len(parts)):
+            with products_in(dtype, x_BT.shape[1], x_BT.device.type):
+                logits_MTV, routed = scores(some_MT, 0, bool(mixed))
+                logits_MTV = logits_MTV[..., :n_tokens]
+            exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
+            loss = cross_entropy(exact_MTV, targets_MT).sum() / max(1, n_targets)
+            total += loss.item()
+            here = choices(routed, targets_MT)
+            if balanced:
+                loss = loss + unevenness(mixed, routed, targets_MT, counts or processes.counted(here))
+            if traffic is not None:
+                for (place, _), count_E in zip(mixed, processes.counted(here), strict=True):
+                    traffic[place] = traffic.get(place, 0) + count_E
+            (loss * processes.world if processes.world > 1 else loss).backward()  # both engines give the mean
+    return processes.sums(total)[0]
 
 
 @torch.no_grad()
-def counted(model: Transformer, parts: list[tuple[Tensor, Tensor]], dtype: str) -> list[Tensor]:
-    """How many tokens of all parts chose each expert, mixture by mixture."""
+def counted(
+    scores: nn.Module, parts: list[tuple[Tensor, Tensor]], dtype: str, processes: Processes = ALONE
+) -> list[Tensor]:
+    """How many tokens of all parts, of all processes, chose each expert, mixture by mixture."""
     found = []
     for some_MT, targets_MT in parts:
-        routed: Routed = []
-        with products_in(dtype, some_MT.shape[1]):
-            model.hidden(some_MT, routed=routed)
+        with products_in(dtype, some_MT.shape[1], some_MT.device.type):
+            _, routed = scores(some_MT, 0, True)
         found.append(choices(routed, targets_MT))
-    return [torch.stack(each).sum(0) for each in zip(*found, strict=True)]
+    return processes.counted([torch.stack(each).sum(0) for each in zip(*found, strict=True)])
 
 
 def check(loss: float, optimizers: Optimizers, clip: float | None) -> float:
@@ -105,9 +114,10 @@ def check(loss: float, optimizers: Optimizers, clip: float | None) -> float:
         raise BadStep(f"the loss is {loss}")
     grads = {name: w.grad for name, w in optimizers.named.items() if w.grad is not None}
     length = torch.nn.utils.get_total_norm(list(grads.values()))
-    if not isfinite(float(length)):
-        bad = next((name for name, grad in grads.items() if not grad.isfinite().all()), "all weights together")
+    found = float(whole(length))
+    if not isfinite(found):
+        bad = next((name for name, grad in grads.items() if not whole(grad.isfinite().all())), "all weights together")
         raise BadStep(f"the gradient of {bad} is not finite")
     if clip is not None:
         torch.nn.utils.clip_grads_with_norm_(list(optimizers.named.values()), clip, length)
-    return float(length)
+    return found

@@ -11,6 +11,7 @@ from plainformer.spec import Spec
 from plainformer.text import Batches, TokenFile, split
 from plainformer.training.evaluation import passes, scored
 from plainformer.training.optimizers import optimizers_for
+from plainformer.training.processes import Scores
 from plainformer.training.recipe import Settings
 from plainformer.training.step import gradients
 
@@ -40,7 +41,7 @@ def steps_in(seconds: float, spec: Spec, settings: Settings, tokens: TokenFile, 
     if len(validation):
         xs, ys, first = next(passes(tokens.slice(validation), settings.context, None, spec.vocab_size))
         at = time.monotonic()
-        scored(model, xs, ys, first, spec.vocab_size)
+        scored(Scores(model), xs, ys, first, spec.vocab_size)
         share = len(validation) / ys.size
         evaluations = (time.monotonic() - at) * share * -(-settings.steps // settings.eval_every)
     left = seconds * (1 - SPARE) - (time.monotonic() - begun) - evaluations
