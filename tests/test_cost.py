@@ -327,32 +327,3 @@ def test_notes_say_what_a_figure_leaves_out() -> None:
     assert any("12,288 bytes" in note for note in Cost.of(presets["t5-small"]).notes)
     longer = Cost.of(presets["gpt2"], seq_len=2048)
     assert any("2,048" in note and "1,024" in note for note in longer.notes)
-
-
-# --- the model itself -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama", "mixtral", "lora", "window", "bias-free"])
-def test_operations_are_those_that_our_model_does(name: str) -> None:
-    """With the plain attention twin, which a trace asks for."""
-    torch = pytest.importorskip("torch")
-    from torch.utils.flop_counter import FlopCounterMode
-
-    from plainformer.conventions import without_biases
-    from plainformer.families import decoders, llamas, mixtures
-    from plainformer.model import Transformer
-
-    sizes = {"vocab_size": 13, "max_seq_len": 24, "d_model": 12, "n_layers": 2}
-    grouped = sizes | {"n_heads": 4, "n_kv_heads": 2, "d_ff": 20}
-    spec = {
-        "gpt2": lambda: decoders.gpt2(**sizes, n_heads=3),
-        "llama": lambda: llamas.llama(**grouped, d_head=6),
-        "mixtral": lambda: mixtures.mixtral(**grouped, d_head=4, n_experts=5, n_chosen=2),
-        "lora": lambda: with_lora(decoders.gpt2(**sizes, n_heads=3), rank=2),
-        "window": lambda: mixtures.mixtral(**grouped, d_head=4, n_experts=5, n_chosen=1, windows=(None, 3)),
-        "bias-free": lambda: without_biases(decoders.gpt2(**sizes, n_heads=3)),
-    }[name]()
-    counter = FlopCounterMode(display=False)
-    with counter:
-        Transformer(spec)(torch.zeros(2, 7, dtype=torch.long), trace={})
-    assert counter.get_total_flops() == Cost.of(spec, batch_size=2, seq_len=7).forward_flops

@@ -30,7 +30,7 @@ def eight_bits(row: Weight) -> int:
 
 def muon(row: Weight) -> int:
     """One momentum for matrices inside the layers, AdamW's two moments for all else (Jordan et al. 2024)."""
-    inside = row.kind in MATRICES and row.name.endswith("weight") and len(row.shape) > 1
+    inside = row.kind in MATRICES and len(row.shape) > 1  # a stack of biases is a matrix to it
     return 4 * row.count if inside else 8 * row.count
 
 
