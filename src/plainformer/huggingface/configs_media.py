@@ -132,8 +132,9 @@ def clip(keys: Keys) -> Spec:
     """Radford et al. 2021, section 2.4: a causal stack over text beside a tower, each projected to one width."""
     only(keys, "CLIPModel")
     d_out = keys.count("projection_dim", default=512)
-    text = text_stack(keys.sub("text_config"), CLIP_TEXT, "quick_gelu", 1e-5, causal=True)
-    vision = keys.sub("vision_config")
+    names = {part: f"{part}_dict" if keys.has(f"{part}_dict") else part for part in ("text_config", "vision_config")}
+    text = text_stack(keys.sub(names["text_config"]), CLIP_TEXT, "quick_gelu", 1e-5, causal=True)
+    vision = keys.sub(names["vision_config"])
     project = linear(vision.count("hidden_size", default=768), d_out)
     tower = tower_of(vision, 32, "quick_gelu", 1e-5, first=True, connector=(project,))
     scale = Sized(width=text.d_model, kind="mixer", pieces=(Table(n_rows=1, width=1),))

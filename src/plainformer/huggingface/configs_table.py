@@ -39,6 +39,7 @@ ROOMS = {
         "clip clip_text_model clip_vision_model siglip siglip_text_model siglip_vision_model dinov2 "
         "whisper wav2vec2 hubert"
     ),
+    "wrappers": "llava llava_next paligemma idefics3 smolvlm mistral3 internvl qwen2_vl qwen2_5_vl",
     "bertlike": (
         "roberta xlm-roberta=roberta camembert=roberta data2vec-text=roberta ibert=roberta ernie electra "
         "rembert distilbert mpnet eurobert nomic_bert gte vit bert-generation roberta-prelayernorm "
