@@ -1,5 +1,7 @@
 """gpt2: a transformer of 124,439,808 parameters, in one file that needs PyTorch alone.
 
+The whole is said at the end, by `Transformer`; what it is made of stands above it.
+
 Weights go by the names of a plainformer checkpoint: `python THIS_FILE.py model.safetensors` loads them.
 
 A folder published with model_type gpt2 has other names for them. To have them under ours:
@@ -8,7 +10,7 @@ A folder published with model_type gpt2 has other names for them. To have them u
     torch.save(plainformer.load("FOLDER").state_dict(), "weights.pt")
 
 A name's last letters are its shape: B rows of the batch; T tokens of a row; S tokens that are looked at; D numbers of a
-token in the stream; H heads; K numbers of a query or key; V tokens that there are; F numbers inside a feed-forward.
+token in the stream; H heads; K numbers of a query or key; V tokens of the vocabulary; F numbers inside a feed-forward.
 """
 
 import json
@@ -18,13 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-VOCAB_SIZE = 50257  # tokens that there are
+VOCAB_SIZE = 50257  # tokens of the vocabulary
 MAX_SEQ_LEN = 1024  # tokens of the longest text
 D_MODEL = 768  # numbers for each token in the stream from layer to layer
 N_LAYERS = 12
-N_HEADS = 12  # queries of each token in a layer
+N_HEADS = 12  # heads of an attention, each with queries of its own
 D_HEAD = 64  # numbers of a query or a key
-D_FF = 3072  # numbers between the two halves of a feed-forward
+D_FF = 3072  # numbers of a token inside a feed-forward
 EPS = 1e-05  # keeps norms from dividing by zero
 
 
@@ -34,7 +36,7 @@ def heads(x: Tensor, width: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Each token asks (q) itself and those before it (k), and takes what they hold (v): softmax(scale q k^T) v."""
+    """Each token asks (q) itself and those before it (k), and takes what is held there (v): softmax(scale q k^T) v."""
 
     def __init__(self) -> None:
         super().__init__()

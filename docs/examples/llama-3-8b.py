@@ -1,5 +1,7 @@
 """llama-3-8b: a transformer of 8,030,261,248 parameters, in one file that needs PyTorch alone.
 
+The whole is said at the end, by `Transformer`; what it is made of stands above it.
+
 Weights go by the names of a plainformer checkpoint: `python THIS_FILE.py model.safetensors` loads them.
 
 A folder published with model_type llama has other names for them. To have them under ours:
@@ -8,7 +10,7 @@ A folder published with model_type llama has other names for them. To have them 
     torch.save(plainformer.load("FOLDER").state_dict(), "weights.pt")
 
 A name's last letters are its shape: B rows of the batch; T tokens of a row; S tokens that are looked at; D numbers of a
-token in the stream; H heads; G heads of keys and values; K numbers of a query or key; V tokens that there are; F
+token in the stream; H heads; G heads of keys and values; K numbers of a query or key; V tokens of the vocabulary; F
 numbers inside a feed-forward.
 """
 
@@ -19,15 +21,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-VOCAB_SIZE = 128256  # tokens that there are
+VOCAB_SIZE = 128256  # tokens of the vocabulary
 MAX_SEQ_LEN = 8192  # tokens of the longest text
 D_MODEL = 4096  # numbers for each token in the stream from layer to layer
 N_LAYERS = 32
-N_HEADS = 32  # queries of each token in a layer
-N_KV_HEADS = 8  # keys and values of each token, each shared by n_heads / n_kv_heads queries
+N_HEADS = 32  # heads of an attention, each with queries of its own
+N_KV_HEADS = 8  # of keys and values; each serves n_heads / n_kv_heads heads
 D_HEAD = 128  # numbers of a query or a key
 THETA = 500000.0  # base of the rotary angles
-D_FF = 14336  # numbers between the two halves of a feed-forward
+D_FF = 14336  # numbers of a token inside a feed-forward
 EPS = 1e-05  # keeps norms from dividing by zero
 
 
@@ -37,7 +39,7 @@ def heads(x: Tensor, width: int) -> Tensor:
 
 
 def turns(n_tokens: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin of position * theta^(-2i / width) for each pair i, made in float64: (T, 1, pairs)."""
+    """Rotary positions: cos and sin of each pair's angle, position * theta^(-2i / width): (T, 1, pairs)."""
     pairs = torch.arange(0, D_HEAD, 2, dtype=torch.float64)
     turn = THETA ** (-pairs / D_HEAD)
     angle = torch.arange(n_tokens, device=like.device)[:, None, None] * turn.to(like.device)
@@ -53,7 +55,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Each token asks (q) itself and those before it (k), and takes what they hold (v): softmax(scale q k^T) v.
+    """Each token asks (q) itself and those before it (k), and takes what is held there (v): softmax(scale q k^T) v.
 
     Several queries share a key and a value.
     """

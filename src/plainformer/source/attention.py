@@ -55,7 +55,7 @@ def turns(page: Page, rotary: s.Rotary, d_head: int, d_text: str) -> str:
     n = d_text if rotary.n_dims == d_head else size("n_turned", rotary.n_dims)
     theta, scaling = size("theta", rotary.theta), rotary.scaling
     lines = [f"turn = {theta} ** (-pairs / {n})"]
-    doc = "cos and sin of position * theta^(-2i / width) for each pair i, made in float64: (T, 1, pairs)."
+    doc = "Rotary positions: cos and sin of each pair's angle, position * theta^(-2i / width): (T, 1, pairs)."
     by = 1.0
     if scaling is not None:
         told = dict(scaling.settings)
@@ -180,8 +180,8 @@ def causal(page: Page) -> bool:
 
 
 def windows(part: s.Attention, page: Page) -> set[int | None]:
-    """The windows of the model's attentions that are like this one but for that."""
-    every = {one for _, one in walk(page.spec, seen=set()) if isinstance(one, s.Attention)}
+    """The windows of the stack's attentions that are like this one but for that."""
+    every = {one for _, one in walk(page.stack, seen=set()) if isinstance(one, s.Attention)}
     return {one.window for one in every if replace(one, window=part.window) == part}
 
 
@@ -291,13 +291,15 @@ def _(part: s.Attention, page: Page, d_model: str = "", *_: str) -> str:
 
 def about(part: s.Attention, page: Page) -> str:
     """What this attention does, in words."""
-    whom = "what the encoder said" if part.cross else "itself and those before it" if causal(page) else "all tokens"
-    lines = [f"Each token asks (q) {whom} (k), and takes what they hold (v): softmax(scale q k^T) v."]
+    whom = "itself and those before it" if causal(page) else "all tokens"
+    if page.spec.encoder and page.spec.decoder:
+        whom = "what the encoder said" if part.cross else "the tokens that it may see"  # one class for both stacks
+    lines = [f"Each token asks (q) {whom} (k), and takes what is held there (v): softmax(scale q k^T) v."]
     if part.n_kv_heads != part.n_heads:
         lines.append("Several queries share a key and a value.")
     if part.scores.sinks:
         lines.append("A learned score in each head takes weight and gives no value.")
-    return lines[0] if len(lines) == 1 else "\n\n".join((lines[0], "\n".join(lines[1:]))) + "\n"
+    return lines[0] if len(lines) == 1 else f"{lines[0]}\n\n{' '.join(lines[1:])}\n"
 
 
 @code.register(mixers.LatentAttention)

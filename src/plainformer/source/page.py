@@ -22,15 +22,15 @@ WIDTH = 120
 
 # The numbers that are named where a model has one value for each, in the order in which they are listed.
 CONSTANTS: dict[str, str] = {
-    "vocab_size": "tokens that there are",
+    "vocab_size": "tokens of the vocabulary",
     "max_seq_len": "tokens of the longest text",
     "d_embed": "numbers for each token in the table",
     "d_model": "numbers for each token in the stream from layer to layer",
     "n_layers": "",
     "n_encoder_layers": "",
     "n_decoder_layers": "",
-    "n_heads": "queries of each token in a layer",
-    "n_kv_heads": "keys and values of each token, each shared by n_heads / n_kv_heads queries",
+    "n_heads": "heads of an attention, each with queries of its own",
+    "n_kv_heads": "of keys and values; each serves n_heads / n_kv_heads heads",
     "d_head": "numbers of a query or a key",
     "d_nope": "of each head's query and key, numbers that are not turned",
     "d_rope": "of each head's query and key, numbers that are turned",
@@ -41,10 +41,10 @@ CONSTANTS: dict[str, str] = {
     "n_buckets": "learned additions to a head's scores, by distance",
     "max_distance": "from here on all distances share one",
     "theta": "base of the rotary angles",
-    "d_ff": "numbers between the two halves of a feed-forward",
+    "d_ff": "numbers of a token inside a feed-forward",
     "n_experts": "feed-forwards that a token may be sent to",
     "n_chosen": "of them, how many it is sent to",
-    "d_expert": "numbers inside each of them",
+    "d_expert": "numbers of a token inside each of them",
     "eps": "keeps norms from dividing by zero",
 }
 
@@ -152,7 +152,7 @@ class Page:
         for place, i in enumerate(members):
             told = {label: f"⟨{column[0]}={column[1][place]}⟩" for column, label in sorted(labels.items())}
             self.bare[i] = f"{name}({', '.join(f'{label}={value}' for label, value in told.items())})"
-            told |= {label: text for label, text in self.made[i].called if label in told}
+            told |= {label: text for label, text in self.made[i].called if label in told and same(text, told[label])}
             self.calls[i] = f"{name}({', '.join(f'{label}={value}' for label, value in told.items())})"
         place_of = iter(columns)
 
@@ -224,6 +224,12 @@ def one_of(found: list[re.Match[str] | None]) -> tuple[str, str, str, str]:
     first = found[0]
     assert first
     return first[0], first[1], first[2], first[3]
+
+
+def same(text: str, other: str) -> bool:
+    """Whether two texts come to one number: what a number is called must be that number."""
+    first, second = (eval(SIZE.sub(r"\2", each)) for each in (text, other))  # our own numbers and products of them
+    return bool(first == second)
 
 
 def kind(values: tuple[str, ...]) -> str:

@@ -99,14 +99,14 @@ def _(part: s.Norm, page: Page, width: str = "", *_: str) -> str:
 
 @code.register(s.NormedLinear)
 def _(part: s.NormedLinear, page: Page, into: str = "", out: str = "") -> str:
-    width, n_in = size("width", part.norm.width), size("n_in", part.linear.n_in)
-    n_out = size("n_out", part.linear.n_out)
+    head, n_out = size("d_head", part.norm.width), size("n_out", part.linear.n_out)
+    n_in, width = into or size("n_in", part.linear.n_in), head if head in out else size("width", part.norm.width)
     init = weights(part.linear, n_in, n_out) + f"self.norm = {code(part.norm, page, width)}\n"
     *before, last = applied(part.linear, "x")
     lines = [*before, f"y = {last}", f"self.norm(y.unflatten(-1, (-1, {width}))).flatten(-2)"]
     doc = "A projection, then a norm over each run of its outputs: queries and keys keep to one length."
     forward = method("forward(self, x: Tensor) -> Tensor", *lines)
-    return page.a_class("NormedLinear", doc, init, forward, n_in=into, n_out=out)
+    return page.a_class("NormedLinear", doc, init, forward, n_out=out, width=out)
 
 
 @code.register(s.Bottleneck)
@@ -189,7 +189,7 @@ def _(part: s.FeedForward, page: Page, d_model: str = "", stacked: str = "", wid
         text = f"{act.format(said['gate'])} * {said['up']}" if part.gate else act.format(said["up"])
         lines = [f"{hidden} = {text}"]
     base, begin = (
-        ("FeedForwards", "All experts; e says which:") if stacked else ("FeedForward", "Each token by itself:")
+        ("StackedFeedForward", "All experts; e says which:") if stacked else ("FeedForward", "Each token by itself:")
     )
     head = f"forward(self, {x}: Tensor{', e: int' if stacked else ''}) -> Tensor"
     return page.a_class(base, f"{begin} {formula}.", init, method(head, *lines, f"self.down({hidden}{e})"))
@@ -200,4 +200,6 @@ def stacked_linear(part: s.Linear, page: Page, n_experts: str, into: str, out: s
     n_in, n_out = size("n_in", part.n_in), size("n_out", part.n_out)
     forward = method("forward(self, x: Tensor, e: int) -> Tensor", *applied(part, "x", index="[e]"))
     doc = "A projection for each expert, their weights stacked in one; e says whose."
-    return page.a_class("Linears", doc, weights(part, n_in, n_out, f"{n_experts}, "), forward, n_in=into, n_out=out)
+    return page.a_class(
+        "StackedLinear", doc, weights(part, n_in, n_out, f"{n_experts}, "), forward, n_in=into, n_out=out
+    )

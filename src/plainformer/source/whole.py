@@ -203,18 +203,12 @@ def is_bare(part: s.Head) -> bool:
 
 @code.register(s.Head)
 def _(part: s.Head, page: Page, *_: str) -> str:
-    d_model, vocab = size("d_model", page.spec.d_model), size("vocab_size", page.spec.vocab_size)
-    narrow = part.linear.n_in
-    width = d_model if narrow == page.spec.d_model else size("d_embed", narrow)
+    d_model, linear = size("d_model", page.spec.d_model), part.linear
+    width = d_model if linear.n_in == page.spec.d_model else size("d_embed", linear.n_in)
+    n_out = size("vocab_size" if linear.n_out == page.spec.vocab_size else "n_out", linear.n_out)
     if is_bare(part):
-        return "" if part.tied else code(part.linear, page, width, vocab)
-    made = rest_of_weights if part.tied else weights
-    init, lines = (
-        made(
-            part.linear, width, vocab if part.linear.n_out == page.spec.vocab_size else size("n_out", part.linear.n_out)
-        ),
-        [],
-    )
+        return "" if part.tied else code(linear, page, width, n_out)
+    init, lines = (rest_of_weights if part.tied else weights)(linear, width, n_out), []
     if part.pool == "first":
         lines.append("x_BTD = x_BTD[:, :1]  # the first token's answer stands for the row")
     if part.pool == "mean":
@@ -230,7 +224,7 @@ def _(part: s.Head, page: Page, *_: str) -> str:
     if part.scale != 1:
         root = part.scale == page.spec.d_model**-0.5
         lines.append(f"x_BTD = x_BTD * {d_model + '**-0.5' if root else size('head_scale', part.scale)}")
-    *before, last = applied(part.linear, "x_BTD", "table_VD" if part.tied else "self.weight")
+    *before, last = applied(linear, "x_BTD", "table_VD" if part.tied else "self.weight")
     lines += before
     if part.softcap:
         cap = size("logits_cap", part.softcap)

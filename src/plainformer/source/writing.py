@@ -22,7 +22,7 @@ LETTERS = {
     "N": "tokens of all rows",
     "E": "experts",
     "C": "choices of all tokens",
-    "V": "tokens that there are",
+    "V": "tokens of the vocabulary",
     "J": "numbers of a value",
     "L": "numbers of a latent",
     "M": "numbers made of a latent for each head",
@@ -78,8 +78,9 @@ def head(spec: s.Spec, ledger: Ledger, name: str, published: str | None, letters
     first = f"{called}: a transformer of {ledger.total:,} parameters{met}, in one file that needs PyTorch alone."
     tells = "A name's last letters are its shape: "
     tells += "; ".join(f"{letter} {words}" for letter, words in LETTERS.items() if letter in letters) + "."
+    order = "The whole is said at the end, by `Transformer`; what it is made of stands above it."
     use = "Weights go by the names of a plainformer checkpoint: `python THIS_FILE.py model.safetensors` loads them."
-    paragraphs = [first, use]
+    paragraphs = [first, order, use]
     if published:
         said = f"A folder published with model_type {published} has other names for them. To have them under ours:"
         paragraphs.append(said)
