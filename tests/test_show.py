@@ -292,7 +292,7 @@ def test_no_family_s_file_speaks_of_another_s() -> None:
     gpt2, llama, bert = (write(pf.presets[name], name) for name in ("gpt2", "llama-3-8b", "bert-base"))
     for word in ("rotate", "THETA", "gate", "RMSNorm", "gqa", "math", "window", "None = None"):
         assert word not in gpt2, word
-    for word in ("bias=True", "LayerNorm", "positions", "router", "math", "gelu", "types"):
+    for word in ("bias=True", "LayerNorm", "self.positions", "router", "math", "gelu", "types"):
         assert word not in llama, word
     assert "generate" not in bert
     assert "124,439,808" in gpt2
