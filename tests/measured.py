@@ -11,12 +11,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from plainformer import layers
 from plainformer import model as m
 from plainformer import spec as s
+from plainformer.kernels import cross_entropy
 from plainformer.states import Memory, Where
 
 
@@ -173,3 +176,38 @@ def operations(model: m.Transformer, batch: int, length: int, n_source: int) -> 
         forward = counter.get_total_flops()
         said.sum().backward()
     return forward, counter.get_total_flops() - forward
+
+
+class Alive(TorchDispatchMode):
+    """Bytes of all storages that operations have made and that are still held; `most`: the most at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[int, int] = {}
+        self.now = self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **kwargs or {})
+        tree_map_only(Tensor, self.see, out)
+        return out
+
+    def see(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        at = storage.data_ptr()
+        if not at or at in self.held:
+            return
+        self.held[at] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self.gone, at)
+
+    def gone(self, at: int) -> None:
+        self.now -= self.held.pop(at, 0)
+
+
+def most_alive(model: m.Transformer, batch: int, length: int) -> int:
+    """Bytes of all that is held at the worst moment of a step: weights, activations, the loss and its gradients."""
+    tokens_BT = tokens_for(model.spec, batch, length)
+    with Alive() as alive:
+        cross_entropy(model(tokens_BT), tokens_BT).mean().backward()
+    return alive.most

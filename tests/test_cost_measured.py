@@ -12,14 +12,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cost_laws as laws  # noqa: E402
+import measured  # noqa: E402
 from mutants import Break, breaks, rule  # noqa: E402
-from plainformer import layers  # noqa: E402
+from plainformer import kernels, layers  # noqa: E402
 from plainformer import model as m  # noqa: E402
 from plainformer import spec as s  # noqa: E402
-from plainformer.cost import cache, training  # noqa: E402
-from plainformer.cost.activations import keeps  # noqa: E402
+from plainformer.cost import Cost, cache, training  # noqa: E402
+from plainformer.cost.activations import activations, keeps, logits, taped  # noqa: E402
 from plainformer.cost.flops import flops  # noqa: E402
-from plainformer.cost.tape import Tape  # noqa: E402
+from plainformer.cost.tape import Pass, Tape  # noqa: E402
+from plainformer.families import decoders, llamas, mixtures  # noqa: E402
+from plainformer.presets import presets  # noqa: E402
 from plainformer.states import State, Where  # noqa: E402
 from plainformer.training.optimizers import Optimizers  # noqa: E402
 from specs import ENCODERS, PAIRS, TINY, spec_of  # noqa: E402
@@ -80,6 +83,45 @@ def test_a_window_needs_what_is_said(name: str) -> None:
 @each_tiny_spec
 def test_optimizers_hold_what_is_said(name: str) -> None:
     laws.optimizers_hold_what_is_said(spec_of(name))
+
+
+@pytest.mark.parametrize("name", presets)
+def test_the_two_counts_of_operations_agree_on_what_is_published(name: str) -> None:
+    """A rule's own count, and the products on the tape of what a pass keeps."""
+    cost = Cost.of(presets[name], batch_size=3, seq_len=16, source_len=9)
+    assert taped(cost.spec, Pass(3, 16, cost.source_len)).forward == cost.forward_flops
+
+
+# --- a step's memory --------------------------------------------------------------------------------------------------
+
+WIDE: dict[str, Any] = {"vocab_size": 256, "max_seq_len": 256, "d_model": 96, "n_layers": 4}
+GROUPED = WIDE | {"n_heads": 4, "n_kv_heads": 2, "d_head": 24}
+SHAPES: dict[str, Callable[[], s.Spec]] = {
+    "gpt2": lambda: decoders.gpt2(**WIDE, n_heads=4),
+    "llama": lambda: llamas.llama(**GROUPED, d_ff=256),
+    "mixtral": lambda: mixtures.mixtral(**GROUPED, d_ff=128, n_experts=4, n_chosen=2),
+}
+
+
+def share_of_the_peak(name: str) -> float:
+    """What the costs say of a step's worst moment, over what is held at it. No gradient of a weight is there yet."""
+    spec, batch, length = SHAPES[name](), 16, 256
+    of = Pass(batch, length, size=4, processor=True)
+    said = Cost.of(spec).weights_bytes("float32") + activations(spec, of) + logits(spec, of)
+    return said / measured.most_alive(measured.ready(spec), batch, length)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", SHAPES)
+def test_where_activations_dominate_the_peak_is_what_is_said_within_a_tenth(name: str) -> None:
+    assert share_of_the_peak(name) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.proof
+def test_a_peak_that_is_higher_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a GELU written out, whose every step is kept."""
+    monkeypatch.setitem(kernels.ACTIVATIONS, "gelu_tanh", lambda x: 0.5 * x * (1 + (x / 2**0.5).erf()))
+    assert share_of_the_peak("gpt2") < 0.9
 
 
 # --- broken on purpose ------------------------------------------------------------------------------------------------
