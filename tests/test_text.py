@@ -206,9 +206,16 @@ def test_another_kind_of_tokenizer_is_refused_by_what_it_is(tmp_path: Path, toke
     content["model"]["type"] = "Unigram"
     said = refusal(lambda: Tokenizer.load(write(tmp_path / "tokenizer.json", json.dumps(content))))
     assert "Unigram" in said
+
+
+def test_a_byte_that_a_vocabulary_lacks_is_named(tmp_path: Path, tokenizers: dict[str, Tokenizer]) -> None:
     content = json.loads(tokenizers["bytes"].file)
     del content["model"]["vocab"]["A"]
-    assert "all 256" in refusal(lambda: Tokenizer.load(write(tmp_path / "tokenizer.json", json.dumps(content))))
+    tokenizer = Tokenizer.load(write(tmp_path / "tokenizer.json", json.dumps(content)))
+    assert tokenizer.decode(tokenizer.encode("abc")) == "abc"
+    said = refusal(lambda: tokenizer.encode("bAc", "--prompt"))
+    assert "U+0041" in said
+    assert "255 of the 256" in said
 
 
 # --- markers in text --------------------------------------------------------------------------------------------------

@@ -1,12 +1,15 @@
-"""Characters, bytes and byte-level BPE: text to token ids and back, every byte of it.
+"""Characters, bytes, byte-level BPE and what others publish: text to token ids and back.
 
-All three are kept in one kind of file, `tokenizer.json` as the tokenizers library and transformers read it:
+All are kept in one kind of file, `tokenizer.json` as the tokenizers library and transformers read it:
 
 | kind | in the file | ids |
 |---|---|---|
 | characters | BPE without merges over the characters; decoder Fuse | code points in rising order |
 | bytes | BPE without merges over 256 bytes; ByteLevel in and out, text in one piece | id = byte value |
 | bpe | BPE; ByteLevel in and out, text cut into words | ours: the bytes, then the merges in the order made |
+| published | SentencePiece's pieces, WordPiece and others, as `published` reads them | theirs |
+
+The first three give every byte of a text back. Published ones give what their decoder makes of it.
 
 No text is ever taken for a control token: a marker such as <|endoftext|> in a text is encoded as its letters.
 
@@ -15,11 +18,11 @@ Shapes: T tokens; U code points up to the vocabulary's largest, and one beyond; 
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -30,13 +33,16 @@ import numpy as np
 import numpy.typing as npt
 
 from plainformer.faults import PlainformerError, refuse
+from plainformer.text import published
 from plainformer.text.files import written_beside
-from plainformer.text.reading import unreadable, word_pieces
+from plainformer.text.reading import word_pieces
 
 if TYPE_CHECKING:
     import tokenizers as library
 
-Kind = Literal["characters", "bytes", "bpe"]
+    from plainformer.text.streaming import Decoder
+
+Kind = Literal["characters", "bytes", "bpe", "published"]
 Ids = npt.NDArray[np.int32]
 
 _BLOCK_CHARACTERS = 1 << 18
@@ -47,16 +53,21 @@ PIECES_AT_ONCE = 16  # the library takes some 150 bytes a token while it works
 class Tokenizer:
     """Text to ids and back. Made by `train_tokenizer` or `Tokenizer.load`, never changed afterwards.
 
-    kind: "characters", "bytes" or "bpe".
-    pieces: the bytes that each id stands for; b"" for a control token, None where an id is not in use.
+    kind: "characters", "bytes", "bpe" or "published".
+    pieces: the bytes that each id stands for; b"" for a control token, None where an id is not in use. Of a published
+        kind: about the bytes, for its decoder sees all ids together.
     control: control tokens by name, such as {"<|endoftext|>": 256}. `encode` never gives one, `decode` leaves them out.
     file: the text of its tokenizer.json.
+    named: what a published folder calls its control tokens, such as {"bos_token": "<s>"}.
+    chat_template: how a published folder writes a chat; see `chat`.
     """
 
     kind: Kind
     pieces: tuple[bytes | None, ...] = field(repr=False)
     control: Mapping[str, int]
     file: str = field(repr=False)
+    named: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    chat_template: str | None = field(default=None, repr=False)
 
     @property
     def n_tokens(self) -> int:
@@ -92,7 +103,36 @@ class Tokenizer:
             ) from None
         if self.kind == "bytes":
             return np.frombuffer(raw, np.uint8).astype(np.int32)
+        if self.kind == "published":
+            return np.array(self._library.encode(text, add_special_tokens=False).ids, np.int32)
+        if self._missing and (found := self._missing & set(raw)):
+            first = next(i for i, letter in enumerate(text) if set(letter.encode()) & found)
+            rule = f"character {offset + first} (U+{ord(text[first]):04X}) has bytes that this vocabulary lacks"
+            raise refuse(where, text[first], rule, f"it holds {256 - len(self._missing)} of the 256 byte values")
         return self.encode_pieces(word_pieces([text]))
+
+    @cached_property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The control tokens that the publisher puts before and after a text, as `frame` does: of BERT [CLS] and [SEP],
+        of Llama <s> and nothing."""
+        content = json.loads(self.file)
+        if not content.get("post_processor"):
+            return (), ()
+        probe = self._whole.encode("a", add_special_tokens=True)
+        inner = [i for i, special in enumerate(probe.special_tokens_mask) if not special]
+        first, last = (inner[0], inner[-1] + 1) if inner else (len(probe.ids), len(probe.ids))
+        return tuple(probe.ids[:first]), tuple(probe.ids[last:])
+
+    def frame(self, ids: Iterable[int] | npt.ArrayLike) -> Ids:
+        """The ids_T of a text between the control tokens that the publisher puts around it."""
+        before, after = self.around
+        return np.array([*before, *np.asarray(ids).tolist(), *after], np.int32)
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], *, answer: bool = True, **told: object) -> Ids:
+        """The ids_T of a chat, written by the publisher's template: see `chats.chat`."""
+        from plainformer.text.chats import chat
+
+        return chat(self, messages, answer=answer, **told)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Ids:
         """The ids_T of the pieces' text, each piece encoded by itself."""
@@ -106,6 +146,8 @@ class Tokenizer:
 
     def decode_bytes(self, ids: Iterable[int] | npt.ArrayLike) -> bytes:
         """The bytes that the ids stand for, joined. An id that is no token is refused by its value."""
+        if self.kind == "published":
+            return self.decode(ids).encode()
         return b"".join(map(self._piece, np.atleast_1d(np.asarray(ids, dtype=np.int64)).tolist()))
 
     def decode(self, ids: Iterable[int] | npt.ArrayLike) -> str:
@@ -114,10 +156,17 @@ class Tokenizer:
         Bytes that are no UTF-8 become U+FFFD: that happens where the ids end inside a character, or where a model wrote
         bytes that make none. `decode_bytes` has them as they are.
         """
+        if self.kind == "published":
+            found = np.atleast_1d(np.asarray(ids, dtype=np.int64)).tolist()
+            spoken = [token for token in found if self._piece(token)]
+            text: str = self._whole.decode(spoken, skip_special_tokens=False)
+            return text
         return self.decode_bytes(ids).decode("utf-8", "replace")
 
     def stream(self) -> Decoder:
         """A decoder that takes one id at a time. Its pieces, joined, are what `decode` gives for all the ids."""
+        from plainformer.text.streaming import Decoder
+
         return Decoder(self)
 
     def save(self, path: str | Path) -> None:
@@ -127,21 +176,26 @@ class Tokenizer:
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
-        """Read a tokenizer.json: one of ours, or any byte-level BPE as GPT-2's, Llama 3's and Qwen's are.
+        """Read a tokenizer as it is published; see `published` for its files.
 
-        `path` is the file, or a folder that holds one. Any other tokenizer is refused by what it is.
+        `path` is one of the files, or a folder that holds some. What it is not is said in a refusal.
         """
         path = Path(path)
-        path = path / "tokenizer.json" if path.is_dir() else path
+        folder = path if os.path.isdir(path) else path.parent
         try:
-            text = path.read_bytes().decode()
-            return from_file_text(text, str(path))
-        except OSError as error:
-            raise unreadable(path, error) from None
+            text, where = published.content_of(path)
+            made = from_file_text(text, where)
+            template, names = published.chat_template(folder), published.named_tokens(folder)
+            return replace(made, named=MappingProxyType(names), chat_template=template)
         except PlainformerError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise refuse(str(path), str(error), "this is no tokenizer.json", "is the file whole?") from None
+            raise refuse(str(path), str(error)[:200], "this is no tokenizer.json", "is the file whole?") from None
+
+    def is_byte(self, token: int) -> bool:
+        """Whether a published kind's id is one byte, written as <0x0A>."""
+        name = self._whole.id_to_token(token) or ""
+        return len(name) == 6 and name.startswith("<0x")
 
     def _piece(self, token: int) -> bytes:
         piece = self.pieces[token] if 0 <= token < len(self.pieces) else None
@@ -176,32 +230,35 @@ class Tokenizer:
         return ids_T
 
     @cached_property
+    def _missing(self) -> set[int]:
+        """The byte values that a byte-level vocabulary lacks."""
+        return {byte for byte in range(256) if bytes([byte]) not in self._spoken} if self.kind == "bpe" else set()
+
+    @cached_property
+    def _spoken(self) -> set[bytes | None]:
+        return set(self.pieces)
+
+    @cached_property
+    def _whole(self) -> library.Tokenizer:
+        """The library's tokenizer as published."""
+        made: library.Tokenizer = import_library().Tokenizer.from_str(self.file)
+        return made
+
+    @cached_property
     def _library(self) -> library.Tokenizer:
         """The library's tokenizer, without control tokens: no text can become one."""
         content = json.loads(self.file)
         content["added_tokens"] = [token for token in content.get("added_tokens") or [] if not token["special"]]
-        content["model"]["vocab"] = {
-            name: token for name, token in content["model"]["vocab"].items() if name not in self.control
-        }
+        model = content["model"]
+        hidden = self.control.keys() - {model.get("unk_token")}
+        if isinstance(model["vocab"], dict):
+            model["vocab"] = {name: token for name, token in model["vocab"].items() if name not in hidden}
+        else:  # unigrams are numbered by where they stand: one that nobody can write takes the place
+            pieces = enumerate(model["vocab"])
+            model["vocab"] = [[f"\ue000{i}\ue000" if text in hidden else text, score] for i, (text, score) in pieces]
         content["post_processor"] = content["truncation"] = content["padding"] = None
         made: library.Tokenizer = import_library().Tokenizer.from_str(json.dumps(content))
         return made
-
-
-class Decoder:
-    """Ids in, one at a time; whole characters out. Half a character is held back until the rest of it comes."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, token: int) -> str:
-        """The characters that `token` completes: none, one or several."""
-        return self._characters.decode(self._tokenizer.decode_bytes([token]))
-
-    def end(self) -> str:
-        """What is left: nothing, or one U+FFFD where the ids ended inside a character."""
-        return self._characters.decode(b"", final=True)
 
 
 def token_bytes(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
@@ -264,17 +321,15 @@ def from_file_text(text: str, where: str) -> Tokenizer:
     """The tokenizer that a tokenizer.json holds; `where` names it in a refusal."""
     content = json.loads(text)
     model, added = content["model"], content.get("added_tokens") or []
+    if not isinstance(model.get("vocab"), (dict, list)):
+        raise refuse(where, model.get("type"), "holds no vocabulary")
     decoder = (content.get("decoder") or {}).get("type")
     cutter = content.get("pre_tokenizer")
     byte_level = decoder == "ByteLevel" and '"ByteLevel"' in json.dumps(cutter)
     characters = decoder == "Fuse" and not cutter and not model.get("merges")
-    if model.get("type", "BPE") != "BPE" or not (byte_level or characters):
-        raise refuse(
-            where,
-            f"{model.get('type')}, decoder {decoder}",
-            "not one of the tokenizers that can be read here: characters, bytes and byte-level BPE",
-        )
     control = {token["content"]: token["id"] for token in added if token["special"]}
+    if model.get("type", "BPE") != "BPE" or not (byte_level or characters):
+        return published_kind(text, where, model, added, control)
     byte_of = {name: byte for byte, name in enumerate(byte_names())}
     piece_of: dict[int, bytes] = {}
     for name, token in model["vocab"].items():
@@ -287,10 +342,36 @@ def from_file_text(text: str, where: str) -> Tokenizer:
     kind: Kind = "characters"
     if byte_level:
         every_byte = [bytes([byte]) for byte in range(256)]
-        if missing := set(every_byte) - set(pieces):
-            raise refuse(where, f"{256 - len(missing)} bytes", "a byte-level vocabulary needs all 256 byte values")
         whole = cutter.get("use_regex") is False and not model.get("merges")  # a BPE, merges or none, cuts words
         kind = "bytes" if whole and plain == 256 and list(pieces[:256]) == every_byte else "bpe"
     elif any(len(piece.decode()) != 1 for piece in piece_of.values() if piece):
         raise refuse(where, "a longer token", "a character vocabulary without merges holds single characters")
     return Tokenizer(kind, pieces, MappingProxyType(control), text)
+
+
+def published_kind(
+    text: str, where: str, model: Mapping[str, Any], added: list[dict[str, Any]], control: dict[str, int]
+) -> Tokenizer:
+    """What the library reads and is none of ours. Refused where the library refuses it."""
+    library = import_library()
+    try:
+        library.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises Exception itself
+        said = str(error)[:160]
+        raise refuse(where, model.get("type"), f"the tokenizers library cannot read it: {said}") from None
+    vocab = model["vocab"]
+    numbered = vocab.items() if isinstance(vocab, dict) else ((piece, i) for i, (piece, _) in enumerate(vocab))
+    words = model.get("type") == "WordPiece"
+    piece_of = {token: b"" if name in control else spelled(name, words) for name, token in numbered}
+    piece_of |= {token["id"]: b"" if token["special"] else token["content"].encode() for token in added}
+    pieces = tuple(piece_of.get(token) for token in range(max(piece_of, default=-1) + 1))
+    return Tokenizer("published", pieces, MappingProxyType(control), text)
+
+
+def spelled(name: str, words: bool) -> bytes:
+    """About the bytes of a piece: a space is written as U+2581, a byte as <0x0A>, the inside of a word after ##."""
+    if words:
+        return (name[2:] if name.startswith("##") else f" {name}").encode()
+    if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
+        return bytes.fromhex(name[3:5])
+    return name.replace("\u2581", " ").encode() or b" "
