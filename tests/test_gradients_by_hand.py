@@ -17,6 +17,7 @@ from torch import Tensor
 
 import laws
 import specs
+import test_readings
 from mutants import Break, breaks
 from plainformer import formulas, gradients, kernels, reference
 from plainformer import spec as s
@@ -94,6 +95,19 @@ def the_gradients_by_hand_are_torch_s(spec: s.Spec) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_the_gradients_by_hand_are_torch_s(name: str) -> None:
     the_gradients_by_hand_are_torch_s(specs.spec_of(name))
+
+
+# An encoder that nobody hears, a stack of distances that nobody reads, beside all else: always; the rest as proof.
+SHORT = {(s.Branch, "part"), (s.Stack, "relative"), (s.Spec, "encoder")}
+FIELDS = [pytest.param(*one, marks=[] if one in SHORT else pytest.mark.proof) for one in test_readings.FIELDS]
+
+
+@pytest.mark.no_shape_names
+@pytest.mark.parametrize("kind, field", FIELDS, ids=lambda one: getattr(one, "__name__", one))
+def test_a_field_heeded_on_the_way_there_is_heeded_on_the_way_back(kind: type, field: str) -> None:
+    for _, changed in test_readings.changes(kind, field, 1):
+        if changed is not None and test_readings.outcomes(changed, specs.arrays_of(changed))[0].what == "ran":
+            the_gradients_by_hand_are_torch_s(changed)
 
 
 def a_batch_s_gradients_are_the_training_s(spec: s.Spec) -> None:

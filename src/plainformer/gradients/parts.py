@@ -268,7 +268,7 @@ def _(part: s.Stack, w: Weights, x: Array, where: Where, d_y: Array, to: Slopes)
     stream = [kept[f"{w.place}.stream.{n}"] for n in range(1 + len(part.passes or part.layers))]
     if part.relative:
         where = replace(where, relative=w.at("relative")["weight"], buckets=part.relative)
-    to.bias_HTS = 0.0
+        to.bias_HTS = np.zeros((part.relative.n_heads, len(x), len(x)))
     d_x = backward(part.norm_last, w.at("norm_last"), stream[-1], where, d_y, to)
     for n, i in reversed(list(enumerate(part.passes or range(len(part.layers)), start=1))):
         to.trace[f"{w.place}.stream.{n}"] = d_x

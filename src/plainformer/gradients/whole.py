@@ -34,11 +34,12 @@ def through(
     """Adds the slopes of all weights, from that of what reference.logits answers to the same. A model is three parts in
     a row; an encoder is two more, read by every layer of the decoder at once."""
     w, place = Weights(arrays), "decoder" if spec.decoder else "encoder"
-    memory_SD, to.memory_SD = None, 0.0
+    memory_SD = None
     heard = (spec.embedding, w.at("embedding")), (spec.encoder, w.at("encoder"))
     if source_S is not None and spec.encoder is not None:
         there = Where(np.arange(len(source_S)), spec.encoder.causal)
         memory_SD = forward(heard, source_S, there)
+        to.memory_SD = np.zeros_like(memory_SD)
     here = Where(np.arange(len(tokens_T)), spec.main.causal, types_T, memory_SD)
     model = (spec.embedding, w.at("embedding")), (spec.main, w.at(place)), (spec.head, w.at("head"))
     chain(model, tokens_T, here, d_answer, to)
