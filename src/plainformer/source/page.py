@@ -80,6 +80,9 @@ class Page:
         self.functions: dict[str, str] = {}  # text to name
         self.order: list[int | str] = []
         self.tops: set[str] = set()  # constants that the text names
+        self.values: dict[str, set[str]] = {}  # of each number, by name
+        self.calls: dict[int, str] = {}  # what makes one of each class, its numbers as its holder calls them
+        self.bare: dict[int, str] = {}  # the same with plain numbers
 
     def a_class(self, base: str, doc: str, init: str, methods: str, **called: str) -> str:
         """The class is written where there is none like it; gives what makes one of it. `called`: what the one that
@@ -99,7 +102,6 @@ class Page:
 
     def whole(self, main: str) -> str:
         """Constants, functions, classes, and what is run in the end."""
-        self.values: dict[str, set[str]] = {}
         said = [text for one in self.made for text in (one.text, *(text for _, text in one.called))]
         for text in (*said, *self.functions, main):
             for name, value in SIZE.findall(text):
@@ -107,8 +109,6 @@ class Page:
             for name, ids in LAYERS.findall(text):
                 self.values.setdefault(name, set()).add(str(ids.count(",") + 1))
         groups, taken = self.grouped(), {*self.functions.values()}
-        self.calls: dict[int, str] = {}
-        self.bare: dict[int, str] = {}
         written: dict[int | str, str] = {}
         for members in groups:
             name = free(self.made[members[0]].base, taken)

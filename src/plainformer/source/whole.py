@@ -10,10 +10,6 @@ from plainformer.source.parts import ACTS, applied, code, method, rest_of_weight
 from plainformer.tree import walk
 
 
-def width_of(layers: tuple[tuple[s.Residual, ...], ...], page: Page) -> str:
-    return size("d_model", page.spec.d_model)
-
-
 def extras(stack: s.Stack, page: Page) -> list[str]:
     """What every layer of a stack is given beside the stream."""
     parts = [branch.part for layer in stack.layers for residual in layer for branch in residual.branches]
@@ -114,12 +110,10 @@ def _(part: s.Stack, page: Page, *_: str) -> str:
     init += f"self.layers = ⟦{count}:{made}⟧\n"
     more = "".join(f", {name}" for name in given)
     if part.passes:
-        order = size("passes", part.passes)
         lines += [
             f"for i in {passes(part.passes)}:  # whose weights each pass uses",
             f"    x_BTD = self.layers[i](x_BTD{more})",
         ]
-        del order
     else:
         lines += ["for layer in self.layers:", f"    x_BTD = layer(x_BTD{more})"]
     last = "x_BTD"
