@@ -17,29 +17,36 @@ def fenced(language: str, text: str) -> str:
     return f"```{language}\n{text.rstrip()}\n```"
 
 
+def fold(title: str, text: str) -> str:
+    """Text that a page opens when asked."""
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
+
+
 def folded(text: str) -> str:
     """Answers, folded under their questions."""
     return re.sub(
         r"^\*\*Answer\.\*\* (.+?)(?=\n\n|\Z)",
-        lambda m: f"<details><summary>Answer</summary>\n\n{m[1]}\n\n</details>",
+        lambda m: fold("Answer", m[1]),
         text,
         flags=re.S | re.M,
     )
 
 
 def paragraph(piece: Piece, lesson: Lesson) -> str:
-    """One piece in Markdown; nothing for what is hidden."""
+    """One piece in Markdown; what is hidden is folded away."""
     if piece.kind == "markdown":
         return folded(piece.text)
     if piece.kind == "code":
         output = f"\n\n{fenced('text', piece.output)}" if piece.output.strip() else ""
         return fenced("python", piece.text) + output
+    if piece.kind == "hidden":
+        return fold("The code that this part begins with", fenced("python", piece.text))
     if piece.kind == "figure" and piece.drawing:
         return f"![{piece.drawing.title}]({PICTURES}/{lesson.name}-{piece.name}.svg)"
     if piece.kind == "source":
         return f"[`{piece.name}`](../../{piece.name}):\n\n{fenced('python', piece.text)}"
     if piece.kind == "numbers":
-        return f"<details><summary>Every number of this lesson</summary>\n\n{piece.output}\n\n</details>"
+        return fold("Every number of this lesson", piece.output)
     return piece.text if piece.kind in ("measured", "papers") else ""
 
 
@@ -49,9 +56,10 @@ def page(told: Told) -> str:
     lesson = told.lesson
     there = f"In a terminal: `plainformer learn {lesson.number}`. All lessons: [contents](README.md)."
     body = [part for part in parts if part]
-    title, _, rest = body[0].partition("\n")
-    made = MADE.format(name=lesson.name)
-    return "\n\n".join([made, title, there, *([rest.strip()] if rest.strip() else []), *body[1:]]) + "\n"
+    first = next(i for i, part in enumerate(body) if part.startswith("# "))
+    title, _, rest = body[first].partition("\n")
+    body[first] = rest.strip()
+    return "\n\n".join([MADE.format(name=lesson.name), title, there, *filter(None, body)]) + "\n"
 
 
 def contents(lessons: list[Lesson]) -> str:

@@ -18,6 +18,11 @@ def vector(numbers: Iterable[Any], form: str = ".3f") -> str:
     return f"({', '.join(said)})"
 
 
+def small(number: float, least: float = 1e-12) -> str:
+    """A difference as a page may show it: what is only rounding differs from machine to machine."""
+    return f"below {least:.0e}" if abs(number) < least else f"{abs(number):.1e}"
+
+
 def rows(matrix: Any, form: str = ".3f") -> str:
     """A matrix's rows one after another: (1, 0), (0, 1)."""
     return ", ".join(vector(row, form) for row in np.asarray(matrix))

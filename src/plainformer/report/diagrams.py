@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plainformer.report.drawings import Drawing
 from plainformer.report.svg import escape, number, page, words
 
 GAP_X, GAP_Y, LINE = 44.0, 30.0, 17.0
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,16 @@ def flow(title: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> Drawi
     wide = max(w for w, _ in sizes.values())
     tall = max(h for _, h in sizes.values())
     room = 34 * any(arrow.around < 0 for arrow in arrows)
+    left, top = (min(getattr(box, side) for box in boxes.values()) for side in ("column", "row"))
 
     def middle(name: str) -> tuple[float, float]:
         one = boxes[name]
-        x = 24 + room + wide / 2 + one.column * (wide + GAP_X)
-        return x, 52 + room / 2 + tall / 2 + one.row * (tall + GAP_Y)
+        x = 24 + room + wide / 2 + (one.column - left) * (wide + GAP_X)
+        return x, 52 + room / 2 + tall / 2 + (one.row - top) * (tall + GAP_Y)
 
     body = [words(16, 28, title, "t"), MARKER]
     for arrow in arrows:
-        body += drawn(arrow, boxes, sizes, middle)
+        body += drawn(arrow, sizes, middle)
     for name, one in boxes.items():
         (x, y), (w, h) = middle(name), sizes[name]
         look = f'class="f c{one.kind}" fill-opacity="0.22"' if one.kind is not None else 'class="p"'
@@ -62,10 +64,11 @@ def flow(title: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> Drawi
         for i, line in enumerate(lines):
             kind = "m" if i == 0 else "m s"
             body.append(words(x, y + 4 + LINE * (i - (len(lines) - 1) / 2), line, kind))
-    right = max(middle(name)[0] + wide / 2 for name in boxes) + 24 + 34 * any(arrow.around > 0 for arrow in arrows)
+    right = max(middle(name)[0] + wide / 2 for name in boxes) + 24
+    right += max((34 + 6.5 * len(arrow.label) for arrow in arrows if arrow.around > 0), default=0)
     low = max(middle(name)[1] + tall / 2 for name in boxes) + 20 + 17 * any(arrow.around > 0 for arrow in arrows)
     text = [title, "", *told(boxes, arrows)]
-    return Drawing(title, page(max(right, 32 + 8.6 * len(title)), low, title, body), tuple(text))
+    return Drawing(title, page(right, low, title, body), tuple(text))
 
 
 MARKER = (
@@ -80,16 +83,24 @@ def size(one: Box) -> tuple[float, float]:
     return (max(w, h), h) if one.round else (max(w, 60), h)
 
 
-def drawn(arrow: Arrow, boxes: Mapping[str, Box], sizes: Mapping[str, tuple[float, float]], middle) -> list[str]:  # type: ignore[no-untyped-def]
+def drawn(arrow: Arrow, sizes: Mapping[str, Point], middle: Callable[[str], Point]) -> list[str]:
     """An arrow from edge to edge: straight on a row or a column, one bend else, two bends when it goes around."""
     (x0, y0), (x1, y1) = middle(arrow.start), middle(arrow.end)
     (w0, h0), (w1, h1) = sizes[arrow.start], sizes[arrow.end]
     if arrow.around and abs(x0 - x1) < 1:  # down a column, by its side
         side = arrow.around
-        x = side * (max(w0, w1) / 2 + 26) + x0
+        low, high = sorted((y0, y1))
+        passed = [
+            w for name, (w, _) in sizes.items() if abs(middle(name)[0] - x0) < 1 and low <= middle(name)[1] <= high
+        ]
+        x = side * (max(passed, default=0) / 2 + 22) + x0
         points = [(x0 + side * w0 / 2, y0), (x, y0), (x, y1), (x1 + side * w1 / 2, y1)]
     elif arrow.around:  # along a row, above or below
-        y = y0 + arrow.around * (max(h0, h1) / 2 + 14)
+        low, high = sorted((x0, x1))
+        passed = [
+            h for name, (_, h) in sizes.items() if abs(middle(name)[1] - y0) < 1 and low <= middle(name)[0] <= high
+        ]
+        y = y0 + arrow.around * (max(passed, default=0) / 2 + 14)
         points = [(x0, y0 + arrow.around * h0 / 2), (x0, y), (x1, y), (x1, y1 + arrow.around * h1 / 2)]
     elif abs(y0 - y1) < 1:
         way = 1 if x1 > x0 else -1
@@ -107,7 +118,7 @@ def drawn(arrow: Arrow, boxes: Mapping[str, Box], sizes: Mapping[str, tuple[floa
     if arrow.label:
         (xa, ya), (xb, yb) = points[len(points) // 2 - 1 : len(points) // 2 + 1]
         upright = abs(xa - xb) < 1
-        x, y = (xa + xb) / 2 + (6 if upright else 0), (ya + yb) / 2 - (-4 if upright else 6)
+        x, y = (xa + xb) / 2 + (6 if upright else 0), (ya + yb) / 2 + (4 if upright else 16 if arrow.around > 0 else -6)
         out.append(
             f'<text x="{number(x)}" y="{number(y)}" class="s{"" if upright else " m"}">{escape(arrow.label)}</text>'
         )

@@ -124,4 +124,4 @@ def columns(
         text.append(f"{name:>{side}} {bar(sums[name] / high, 40)} {sums[name]:,.5g}  {split}".rstrip())
     if level is not None:
         text.append(f"{'':>{side}} {level_name}: {level:,.5g}")
-    return Drawing(title, page(max(left + wide + 24, 16 + 9 * len(title)), top + tall + 52, title, body), tuple(text))
+    return Drawing(title, page(left + wide + 24, top + tall + 52, title, body), tuple(text))

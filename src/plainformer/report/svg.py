@@ -53,7 +53,7 @@ def page(width: float, height: float, title: str, body: Sequence[str]) -> str:
         ".f{fill:var(--c)}.l{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}"
         ".p{fill:var(--paper)}"
     )
-    w, h = number(width), number(height)
+    w, h = number(max(width, 32 + 9.1 * len(title))), number(height)  # no title is cut
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="img" '
         f'aria-label="{escape(title)}">'
@@ -152,7 +152,7 @@ def line_chart(series: Mapping[str, Points], title: str, x_label: str, y_label: 
         x_low, x_high = x_low - 0.5, x_high + 0.5
     room = (y_high - y_low) * 0.05 or 0.5
     y_low, y_high = y_low - room, y_high + room
-    left, top, wide, tall = 72.0, 48.0, 540.0, 280.0
+    left, top, wide, tall = 72.0, 48.0 + 22.0 * (len(series) > 1), 540.0, 280.0
 
     def at(x: float, y: float) -> tuple[float, float]:
         return left + wide * (x - x_low) / (x_high - x_low), top + tall * (y_high - y) / (y_high - y_low)
@@ -167,11 +167,12 @@ def line_chart(series: Mapping[str, Points], title: str, x_label: str, y_label: 
     body.append(words(left + wide / 2, top + tall + 38, x_label, "m"))
     middle = number(top + tall / 2)
     body.append(words(18, top + tall / 2, y_label, "m", f' transform="rotate(-90 18 {middle})"'))
+    x = 16.0
     for i, (name, points) in enumerate(series.items()):
         body += line(colour(i), [at(*p) if all(map(math.isfinite, p)) else None for p in points])
-        if len(series) > 1:
-            body.append(box(left + wide - 120, top + 6 + 18 * i, 12, 3, f"f {colour(i)}"))
-            body.append(words(left + wide - 102, top + 12 + 18 * i, name))
+        if len(series) > 1:  # above the lines, where none of them runs
+            body += [box(x, 46, 12, 3, f"f {colour(i)}"), words(x + 18, 52, name)]
+            x += 34 + 7 * len(name)
     return page(left + wide + 24, top + tall + 52, title, body)
 
 

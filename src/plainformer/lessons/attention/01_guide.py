@@ -64,14 +64,14 @@ heads_kept = of_llama.n_heads / of_llama.n_kv_heads
 # **What breaks.**
 #
 # - *A mask given in the wrong language.* One routine wants "may see" as true; another adds the mask to the scores and
-#   wants nothing and minus infinity. Given the other's mask, the first sees all or the opposite, and nothing fails:
+#   wants zero and minus infinity. Given the other's mask, the first sees all or the opposite, and nothing fails:
 #   the loss is merely too good, or stays. The section on the mask shows it. [inference]
 # - *A forgotten scale.* The model trains, badly: softmax is nearly a choice of one. The section on the scale measures
 #   it. [inference]
 # - *"Causal" with a cache.* One new query against many keys may see them all; a square mask cut at the wrong corner
 #   lets it see the first key alone. [inference]
 # - *A row that may see nothing.* The softmax of only minus infinities is no number, and spreads. Here such a row gets
-#   weights of nothing. [computed: bool((nothing_seen == 0).all())]
+#   weights of zero. [computed: bool((nothing_seen == 0).all())]
 # - *Maps read as reasons.* A weight says what was mixed in, not what mattered: values differ in size, and later
 #   layers add their own. [inference]
 #

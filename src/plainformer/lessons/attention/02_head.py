@@ -108,6 +108,6 @@ print(weights_TS @ v_SK)
 # %% [source: formulas.attention]
 
 # %% [markdown]
-# **Why it matters.** All that a model knows of context passes here. A weight is a number between nothing and one that
+# **Why it matters.** All that a model knows of context passes here. A weight is a number between zero and one that
 # depends on two tokens, so it can be looked at: `plainformer inspect` draws it for a model and a prompt of yours.
 # [inference]

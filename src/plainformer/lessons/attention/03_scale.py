@@ -29,10 +29,10 @@ unscaled = {d: seen(d, 1.0) for d in widths}
 # sizes, divide the sums by how far sums of that size usually spread.
 #
 # **Where the analogy breaks.** A jury's mean would divide by its size; scores are divided by its *root*. Dividing by
-# the size would make large heads unable to say anything clearly: their scores would shrink to nothing. [computed:
+# the size would make large heads unable to say anything clearly: their scores would shrink towards zero. [computed:
 # seen(256, 1 / 256)[0] < 0.1]
 #
-# **Tiny worked example.** A query and a key of {{64}} random numbers, each of mean nothing and spread one: their
+# **Tiny worked example.** A query and a key of {{64}} random numbers, each of mean zero and spread one: their
 # product is a sum of {{64}} terms, and spreads by about $\sqrt{64}$, which is {{64**0.5:g}}. Drawn two thousand times
 # against {{n_keys}} keys, it spread by {{unscaled[64][0]:.2f}}; divided by the root, by {{scaled[64][0]:.2f}}.
 # [computed]
@@ -54,7 +54,7 @@ lines(
 # anything. Divided, it stays where it was: {{scaled[256][1]:.2f}}. [computed] An even look would be
 # {{1 / n_keys:.4f}}. [computed]
 #
-# **Formula.** If the numbers of $q$ and $k$ are independent, of mean nothing and variance one:
+# **Formula.** If the numbers of $q$ and $k$ are independent, of mean zero and variance one:
 #
 # $$
 # \mathrm{Var}(q \cdot k) = d, \qquad \mathrm{Var}\left(\frac{q \cdot k}{\sqrt{d}}\right) = 1
@@ -82,7 +82,7 @@ for d in (4, 16, 64, 256):
 
 # %% [markdown]
 # The last two columns are what training feels. The slope of a softmax is $a (1 - a)$: where one weight is nearly one
-# and the others nearly nothing, it is nearly nothing, and the query learns nothing from its mistake. [inference]
+# and the others nearly zero, it is nearly zero, and the query learns nothing from its mistake. [inference]
 #
 # **In the library.** The scale is a field of the spec, for some models have another. [definition]
 

@@ -73,14 +73,14 @@ maps(
 # |---|---|---|
 # | $Q, K$ | all queries, all keys: a row for each token | three rows of two |
 # | $Q K^\top$ | all products of a query with a key at once | three rows of three |
-# | $M$ | nothing where $i$ may see $j$, minus infinity where not | {{int((~see_TS).sum())}} places are minus infinity |
+# | $M$ | zero where $i$ may see $j$, minus infinity where not | {{int((~see_TS).sum())}} places are minus infinity |
 # | $\mathrm{softmax}$ | along each row | |
 # | $A$ | the weights | the first row is {{vector(masked_TS[0], "g")}} |
 #
-# **In words.** What may not be seen gets a score so low that its share is nothing: $e^{-\infty} = 0$.
+# **In words.** What may not be seen gets a score so low that its share is zero: $e^{-\infty} = 0$.
 #
 # **With the numbers.** The second row's scores are {{vector(scores_TS[1])}}; the last becomes minus infinity; raised
-# they are {{vector(np.exp(scores_TS[1, :2]))}} and nothing, and the shares {{vector(masked_TS[1])}}. [computed]
+# they are {{vector(np.exp(scores_TS[1, :2]))}} and zero, and the shares {{vector(masked_TS[1])}}. [computed]
 
 # %%
 add_TS = np.where(see_TS, 0.0, -np.inf)

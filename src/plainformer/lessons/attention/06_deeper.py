@@ -5,6 +5,7 @@ from plainformer import formulas, ledger, reference
 from plainformer.families import decoders
 from plainformer.families.parts import attention, dot
 from plainformer.initial import initial
+from plainformer.lessons.words import small
 from plainformer.records import replace
 
 tiny = decoders.gpt2(vocab_size=50, max_seq_len=16, d_model=32, n_layers=2, n_heads=4)
@@ -16,8 +17,8 @@ rng = np.random.default_rng(0)
 #
 # ### The variance of a score
 #
-# *Claim.* Let the numbers of $q$ and $k$ be independent, with mean nothing and variance one. Then $q \cdot k$ has
-# mean nothing and variance $d$. [inference]
+# *Claim.* Let the numbers of $q$ and $k$ be independent, with mean zero and variance one. Then $q \cdot k$ has
+# mean zero and variance $d$. [inference]
 #
 # *Proof.* $q \cdot k = \sum_l q_l k_l$. Each term has the mean $E[q_l] E[k_l] = 0$, for the two are independent; and
 # the variance $E[q_l^2 k_l^2] - 0 = E[q_l^2] E[k_l^2] = 1$. The terms are independent of each other, so their
@@ -44,7 +45,7 @@ print(f"of plus and minus ones, d 64: {coins.var():.2f}")
 # $i$: it depends on that token alone. Suppose the claim after layer $l - 1$. In layer $l$: a norm works at each token
 # alone, so what is read at $j$ depends on tokens up to $j$. Query, key and value at $j$ are products of that. What a
 # head says at $i$ is made of $q_i$ and of $k_j, v_j$ with $j \le i$, since the weight of every later $j$ is exactly
-# nothing; all these depend on tokens up to $i$. `out` and the addition work at $i$ alone, and so does the
+# zero; all these depend on tokens up to $i$. `out` and the addition work at $i$ alone, and so does the
 # feed-forward half. The last norm and the head work at each token alone too. [inference]
 
 # %%
@@ -58,8 +59,8 @@ leaked_T = abs(reference.logits(leaky, arrays, tokens) - reference.logits(leaky,
 print("no mask: moved by", leaked_T.round(3))
 
 # %% [markdown]
-# In floating point the claim holds to the last bit, for a weight of exactly nothing times a finite value adds exactly
-# nothing. [computed: float(moved_T[:6].max()) == 0] One place that leaks is enough to break it, wherever it stands: the
+# In floating point the claim holds to the last bit, for a weight of exactly zero times a finite value adds exactly
+# zero. [computed: float(moved_T[:6].max()) == 0] One place that leaks is enough to break it, wherever it stands: the
 # induction needs every layer. [computed: float(leaked_T[:6].max()) > 0]
 #
 # One consequence is worth money: the logits at all places come out of one pass, each as if the text ended there:
@@ -67,7 +68,7 @@ print("no mask: moved by", leaked_T.round(3))
 
 # %%
 whole_TV, alone_TV = reference.logits(tiny, arrays, tokens), reference.logits(tiny, arrays, tokens[:5])
-print(f"the fifth token's logits, in the whole and alone, differ by {abs(whole_TV[4] - alone_TV[-1]).max():.1e}")
+print(f"the fifth token's logits, in the whole and alone, differ: {small(abs(whole_TV[4] - alone_TV[-1]).max())}")
 
 # %% [markdown]
 # So the loss over a whole text costs one pass, and not one for each token.
@@ -123,7 +124,7 @@ print(np.allclose(W @ o, sum(W[:, 3 * h : 3 * h + 3] @ o[3 * h : 3 * h + 3] for 
 trace = {}
 reference.logits(tiny, arrays, tokens, trace=trace)
 worst = max(float(abs(kept.sum(-1) - 1).max()) for name, kept in trace.items() if name.endswith(".weights"))
-print(f"furthest from one: {worst:.1e}")
+print("furthest from one:", small(worst))
 
 # %% [markdown]
-# Over all heads and layers of a small model the sums are off by {{worst:.1e}} at most, in float64. [computed]
+# Over all heads and layers of a small model, in float64, no sum is off by more than rounding. [computed: worst < 1e-14]

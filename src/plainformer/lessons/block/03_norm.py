@@ -25,7 +25,7 @@ rms_D = formulas.rms_norm(x_D)
 #
 # **Tiny worked example.** {{vector(x_D, "g")}} has the mean {{mean}}. Its numbers lie {{vector(x_D - mean, "g")}} from
 # it; the mean of the squares of that is the variance, {{variance}}, and its root the spread, {{spread:.3f}}. Divided by
-# the spread they are {{vector(out_D)}}: mean nothing, spread one. [computed]
+# the spread they are {{vector(out_D)}}: mean zero, spread one. [computed]
 
 # %% [figure: norm]
 flow(
@@ -40,7 +40,7 @@ flow(
 )
 
 # %% [markdown]
-# **How to read it.** Two fixed steps, then a learned one. After the two, every token has mean nothing and spread one,
+# **How to read it.** Two fixed steps, then a learned one. After the two, every token has mean zero and spread one,
 # whatever came in. The last gives each place of the vector a scale and a shift of its own, the same for all tokens:
 # so the model can undo the evenness where it is not wanted. RMSNorm is this picture without the first step. [inference]
 #
@@ -62,7 +62,7 @@ flow(
 # | $\mu$ | the mean | {{mean}} |
 # | $\sigma^2$ | the variance: divided by $d$, not by $d - 1$ | {{variance}} |
 # | $\sqrt{\sigma^2}$ | the spread | {{spread:.3f}} |
-# | $\epsilon$ | so small that it matters only where the spread is nearly nothing | {{1e-5:g}} |
+# | $\epsilon$ | so small that it matters only where the spread is nearly zero | {{1e-5:g}} |
 # | $\gamma_j, \beta_j$ | gain and bias, learned, one of each for a place | {{1}} and {{0}} at first |
 #
 # **In words.** Subtract the token's mean, divide by its spread, then scale and shift each place as was learned.

@@ -38,7 +38,7 @@ at_one = np.sqrt(2 / np.pi) * (1 + 0.044715)
 # {{width}} come back. That takes {{width}} times {{4 * width}} weights and {{4 * width}} biases, then {{4 * width}}
 # times {{width}} weights and {{width}} biases: {{count}} in all. [computed] GELU makes {{formulas.gelu_tanh(1):.3f}}
 # of one, {{formulas.gelu_tanh(-3):.3f}} of minus three, {{formulas.gelu_tanh(10):.1f}} of ten and
-# {{formulas.gelu_tanh(0):g}} of nothing. [computed]
+# {{formulas.gelu_tanh(0):g}} of zero. [computed]
 
 # %% [figure: feed-forward]
 flow(
@@ -106,9 +106,9 @@ lines(
 
 # %% [markdown]
 # **How to read it.** ReLU is a hinge: nothing of what is negative, all of what is positive. GELU has the same two
-# ends and bends between them; it dips below nothing, to {{lowest:.4f}} at {{fine[formulas.gelu(fine).argmin()]:.3f}},
+# ends and bends between them; it dips below zero, to {{lowest:.4f}} at {{fine[formulas.gelu(fine).argmin()]:.3f}},
 # and comes back. [computed] The bend has a slope everywhere, so no unit stops learning because its input is a little
-# below nothing. [inference]
+# below zero. [inference]
 #
 # GELU is defined by the normal distribution and was given with the formula by tanh as a fast stand-in.
 # [paper: Hendrycks and Gimpel 2016, section 2] The two differ by {{both_gap:.6f}} at most. [computed] GPT-2's own code

@@ -5,7 +5,7 @@ from plainformer import formulas, reference
 from plainformer.families import decoders
 from plainformer.families.variants import post_norm
 from plainformer.initial import initial
-from plainformer.lessons.words import vector
+from plainformer.lessons.words import measured, vector
 from plainformer.report.diagrams import Arrow, Box, flow
 from plainformer.report.drawings import lines
 
@@ -24,6 +24,27 @@ def spreads(spec):
     return [float(trace[f"decoder.stream.{i}"].std()) for i in range(n_layers + 1)]
 
 
+learned = {(row["layers"], row["layout"]): row for row in measured("residuals")["rows"]}
+last_rate = {row["warm-up"]: row for row in measured("norms")["rows"] if row["rate"] == "0.03"}
+guess = float(np.log(64))
+
+
+def loss(depth, layout):
+    return float(learned[depth, layout]["loss in nats"].split()[0])
+
+
+def ratio(depth, layout):
+    return learned[depth, layout]["gradient, first layer / last"]
+
+
+def late(warmup, layout):
+    return float(last_rate[warmup][layout].split()[0])
+
+
+both_learn = {layout for depth, layout in learned if depth == 12 and loss(12, layout) < 4} == {
+    "added, norm before",
+    "added, norm after",
+}
 pre, post = spreads(deep), spreads(post_norm(deep))
 
 # %% [markdown]
@@ -120,17 +141,22 @@ lines(
 # %% [measured: residuals]
 
 # %% [markdown]
-# Three things to take from the table. Without additions and without norms nothing arrives at the first layer: the
-# gradient is too small to be written down, and the loss stays where guessing leaves it. [measured: residuals] With
-# twelve layers the additions decide: with them the task is learned, without them it is not, norms or no norms.
-# [measured: residuals] And post-norm is no failure at this depth: at twelve layers it learns this task as well as
-# pre-norm. [measured: residuals] Where it does fail is at large rates without a warm-up, which is what the theory
-# says of it: its gradients are large near the output, at the start. [paper: Xiong et al. 2020, section 3.3] The same
-# stacks, other rates: [definition]
+# At twelve layers the two layouts that have both additions and norms learn, and no other leaves what guessing gives,
+# {{guess:.2f}} nats: norms alone do not do it, nor do additions. [measured: residuals] [computed: both_learn] Without
+# either, the gradient that arrives at the first layer is too small to be written down; with norms but no additions it
+# is {{ratio(12, "replaced, norm before")}} of the last layer's. [measured: residuals] And post-norm is no failure
+# here: it ends at {{loss(12, "added, norm after"):.2f}}, pre-norm at {{loss(12, "added, norm before"):.2f}}, and the
+# seeds of each lie further apart than that. [measured: residuals] Where it fails is at large rates without a warm-up,
+# which is what the theory says of it: its gradients are large near the output, at the start. [paper: Xiong et al.
+# 2020, section 3.3] The same stacks, six layers deep, other rates: [definition]
 
 # %% [measured: norms]
 
 # %% [markdown]
+# At the largest rate and without a warm-up post-norm ends at {{late("none", "norm after"):.2f}}, where guessing is;
+# with a warm-up of a hundred steps at {{late("100 steps", "norm after"):.2f}}. Pre-norm learns in both. [measured:
+# norms] [computed: late("none", "norm before") < 0.5]
+#
 # **In the library.** Post-norm is the same spec with its norms moved, and a stack without additions the same with a
 # flag: data, not another class. [definition]
 

@@ -3,7 +3,7 @@ import numpy as np
 
 from plainformer import formulas
 from plainformer.gradients.formulas import layer_norm_back
-from plainformer.lessons.words import lesson, vector
+from plainformer.lessons.words import lesson, small, vector
 
 x_D = np.array([1.0, 2.0, 3.0, 4.0])
 pairs = np.random.default_rng(0).normal(size=(5, 2))
@@ -26,7 +26,7 @@ left_over = x_D.var() / (x_D.var() + 1e-5)
 # $x = \mu_x \mathbf{1} + \sigma_x n$ and $y = \mu_y \mathbf{1} + \sigma_y n$, and putting $n$ from the first into the
 # second gives $y = (\sigma_y / \sigma_x) x + (\mu_y - (\sigma_y / \sigma_x) \mu_x) \mathbf{1}$. [inference]
 #
-# All outputs have mean nothing and mean square one: they lie on a sphere of radius $\sqrt{d}$ in the hyperplane
+# All outputs have mean zero and mean square one: they lie on a sphere of radius $\sqrt{d}$ in the hyperplane
 # through the origin that is square to $\mathbf{1}$. For two numbers that leaves two points: whatever $(a, b)$ was,
 # what comes out says only which is larger. [computed: bool(np.allclose(abs(formulas.layer_norm(pairs, eps=0.0)), 1))]
 
@@ -51,15 +51,15 @@ print("two numbers each become:  ", formulas.layer_norm(pairs, eps=0.0).round(6)
 #
 # *Claim.* The gradient that leaves a norm towards its input is square to the all-ones vector and, without epsilon, to
 # the centred input. [inference] *Proof.* By what was just shown, moving $x$ along $\mathbf{1}$ or along
-# $x - \mu \mathbf{1}$ does not change the output; so the output's derivative in those two directions is nothing, and
+# $x - \mu \mathbf{1}$ does not change the output; so the output's derivative in those two directions is zero, and
 # with it that of whatever is made of the output. [inference] A backward pass that treats the spread as a constant
 # breaks the second half, and is a common mistake: {{lesson("gradients")}}. [inference]
 
 # %%
 d_y = np.random.default_rng(1).normal(size=4)  # the slope of some loss by the norm's output
 d_x, _, _ = layer_norm_back(x_D[None], 1.0, 0.0, d_y[None])
-print("along the ones:         ", f"{abs(d_x[0].sum()):.1e}")
-print("along the centred input:", f"{abs(d_x[0] @ (x_D - x_D.mean())):.1e}")
+print("along the ones:         ", small(d_x[0].sum()))
+print("along the centred input:", small(d_x[0] @ (x_D - x_D.mean())))
 careless = (d_y - d_y.mean()) / x_D.std()  # the spread as a constant
 print("the careless gradient:  ", f"{abs(careless @ (x_D - x_D.mean())):.2f}")
 
@@ -69,7 +69,7 @@ print("the careless gradient:  ", f"{abs(careless @ (x_D - x_D.mean())):.2f}")
 # *Claim.* With $y = x + f(x)$ the slope is $I + J$, where $J$ is the slope of $f$; through a stack of such layers it
 # is the product of all $I + J_i$, which multiplied out is the identity plus every path through any choice of the
 # parts. [inference] The identity is the path through none. It keeps a way open; it promises no size, for $J = -I$
-# gives a slope of nothing. [computed: float(np.linalg.det(np.eye(2) + -np.eye(2))) == 0] The claim that a gradient
+# gives a slope of zero. [computed: float(np.linalg.det(np.eye(2) + -np.eye(2))) == 0] The claim that a gradient
 # can only grow through a residual is false. [computed: bool(abs(np.eye(2) - 0.5 * np.eye(2)).max() < 1)]
 #
 # Without additions the slope is the product of the $J_i$ alone. If each shrinks what passes by half, twelve leave

@@ -38,7 +38,7 @@ inner = np.sqrt(2 / np.pi) * 1.044715
 #
 # **Misconception.** A residual connection makes gradients at least as large as without it.
 #
-# **Correction.** It keeps a path of slope one. The sum of all paths can be smaller than one, and is nothing where a
+# **Correction.** It keeps a path of slope one. The sum of all paths can be smaller than one, and is zero where a
 # part answers with minus its input. [inference]
 #
 # ## In twenty seconds
