@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import drift
+import drift_media
 from plainformer.faults import PlainformerError
 from plainformer.huggingface import read
 from plainformer.huggingface.configs_table import READERS, UNREAD
@@ -21,14 +22,29 @@ pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.no_shape_names  # no arrays of ours here
 
 FEW = ("falcon", "gptj", "starcoder2", "cohere2", "granitemoehybrid", "jamba", "lfm2", "glm4_moe", "ernie4_5_moe")
-FEW += ("electra", "mbart", "deepseek_v3")
+FEW += ("electra", "mbart", "deepseek_v3", "gemma4_text", "switch_transformers", "deberta")
 KEPT = Path(__file__).parent.parent / "docs" / "measured" / "drift.json"
-PICTURES = {"vit", "qwen3_vl", "qwen3_vl_text", "emu3_text_model", "qwen3_moe"}
+PICTURES = {"qwen3_vl_text", "emu3_text_model", "qwen3_moe", *drift_media.CLASSES}
 
 
 @pytest.mark.parametrize("model_type", FEW)
 def test_what_is_built_is_what_is_said(model_type: str) -> None:
     found = drift.answers(model_type, 2)
+    assert [answer for answer in found if answer.verdict == "wrong"] == []
+    assert drift.verdict(found) == "exact"
+
+
+@pytest.mark.parametrize("model_type", ["clip", "llava", "qwen2_5_vl", "wav2vec2", "whisper"])
+def test_what_sees_or_hears_is_what_is_said(model_type: str) -> None:
+    found = drift_media.answers(model_type, 2)
+    assert [answer for answer in found if answer.verdict == "wrong"] == []
+    assert drift.verdict(found) == "exact"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("model_type", drift_media.CLASSES)
+def test_nothing_that_sees_or_hears_is_said_wrong(model_type: str) -> None:
+    found = (*drift_media.default(model_type), *drift_media.answers(model_type, 6))
     assert [answer for answer in found if answer.verdict == "wrong"] == []
     assert drift.verdict(found) == "exact"
 
@@ -51,15 +67,17 @@ BESIDE = ["architectures", "head_dim", "id2label", "layer_types", "quantization_
 
 def test_any_value_under_any_key_is_read_or_refused() -> None:
     """The default config of every text type with a reader, one to three of its values made junk."""
-    for model_type in sorted(READERS.keys() & drift.text_types().keys()):
+    classes = drift_media.CLASSES | drift.text_types()
+    for model_type in sorted(READERS.keys() & classes.keys()):
         draw = random.Random(model_type)
         try:
-            default = drift.saved(drift.of_type(model_type, {}), drift.text_types()[model_type][0])
+            default = drift.saved(drift.of_type(model_type, {}), classes[model_type][0])
         except Exception:  # a config that needs keys
             continue
         for _ in range(8):
             config = deepcopy(default)
-            holder = config.get("text_config", config) if draw.random() < 0.5 else config
+            inner = [name for name in ("text_config", "vision_config") if isinstance(config.get(name), dict)]
+            holder = config[draw.choice(inner)] if inner and draw.random() < 0.5 else config
             for key in draw.sample([*sorted(holder), *BESIDE], draw.choice((1, 1, 2, 3))):
                 holder[key] = deepcopy(draw.choice(JUNK))
             with suppress(PlainformerError):
@@ -74,5 +92,4 @@ def test_no_family_is_both_read_and_refused() -> None:
 def test_every_reader_is_held_to_a_class_of_transformers() -> None:
     """Pictures' own types, and texts inside a wrapper, are held elsewhere: in test_sizes and by STRANGERS."""
     exact = {model_type for model_type in drift.text_types() if drift.verdict(drift.answers(model_type)) == "exact"}
-    alone = READERS.keys() - exact - PICTURES
-    assert alone <= {"gemma3", "gemma4", "gemma4_text"}  # their default towers and tables are refused
+    assert READERS.keys() - exact - PICTURES == set()

@@ -98,6 +98,13 @@ class Keys:
             return default
         return float(value)
 
+    def positive(self, name: str, default: float) -> float:
+        value = self.real(name, default=default)
+        if 0 < value < float("inf"):
+            return value
+        self.fault(name, value, "must be above 0")
+        return default
+
     def capped(self, name: str, default: float | None) -> float | None:
         """A number that may be switched off: null means off here, only an absent key takes the default."""
         return self.real(name, default=0.0) if self.has(name) else None if name in self.config else default

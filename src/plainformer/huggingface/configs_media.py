@@ -9,7 +9,7 @@ from typing import Any
 from plainformer.families import towers
 from plainformer.families.parts import attention, dot, feed_forward, layer_norm, linear, pre_norm_layer
 from plainformer.huggingface.configs_encoder_decoders import THREE_TABLES, kin
-from plainformer.huggingface.configs_keys import Keys
+from plainformer.huggingface.configs_keys import ACTIVATIONS, Keys
 from plainformer.mixers import Patches, Piece, Sized
 from plainformer.records import replace
 from plainformer.spec import (
@@ -52,7 +52,8 @@ def plain_layer(keys: Keys, d_model: int, n_heads: int, d_ff: int, activation: s
     quick = keys.get("hidden_act") or activation
     if quick == "quick_gelu":
         keys.leave_unsaid("The activation x * sigmoid(1.702 x) is taken as GELU: it changes no size.")
-    act = "gelu" if quick == "quick_gelu" else keys.activation(default=activation)
+    known = activation if activation in ACTIVATIONS else "gelu"
+    act = "gelu" if quick == "quick_gelu" else keys.activation(default=known)
     return pre_norm_layer(part, feed_forward(d_model, d_ff, act, bias=True), layer_norm(d_model, eps))
 
 
@@ -213,11 +214,9 @@ def dinov2(keys: Keys) -> Spec:
 
     stack = replace(rewrite(tower.stack, change), norm_first=None)
     tower = replace(tower, patches=replace(tower.patches, bias=True), stack=stack)
-    n = len(keys.get("id2label") or ()) or keys.count("num_labels", default=2)
-    head = Head(linear=linear(2 * d_model, n, True), tied=False, pool="first") if name.endswith("ation") else None
+    answers = (keys.answers(2 * d_model).linear,) if name.endswith("ForImageClassification") else ()
     spec = as_spec(keys, tower, None)
     mask = (Table(n_rows=1, width=d_model),) if keys.flag("use_mask_token", True) else ()
-    answers: tuple[Piece, ...] = (head.linear,) if head else ()
     if not (mask or answers):
         return spec
     return replace(spec, towers=(Sized(width=d_model, kind="embedding", pieces=(*mask, *answers)),))
