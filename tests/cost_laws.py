@@ -21,6 +21,7 @@ from plainformer.model import Transformer
 from plainformer.states import State
 from plainformer.training.optimizers import Optimizers
 from plainformer.training.recipe import RECIPES
+from plainformer.training.step import products_in
 from specs import arrays_of, tokens_of
 
 BATCH, LENGTH, SOURCE = 2, 13, 9  # SOURCE: what laws.heard gives the encoder to read
@@ -70,6 +71,17 @@ def autograd_keeps_what_is_said(spec: s.Spec) -> None:
                 equal(said, found, f"kept of {batch} x {length} in {dtype}, {'plain' if plain else 'fused'}")
 
 
+def autocast_keeps_what_is_said(spec: s.Spec) -> None:
+    """Weights and stream in 32 bits, products in 16, as `train` does it; narrow copies of weights among what is kept.
+    Not of a mixture whose tokens leave an expert alone: its weights are then not copied."""
+    model = measured.ready(spec)
+    for plain in (False, True):
+        with products_in("bfloat16", LENGTH):
+            found = measured.kept(model, BATCH, LENGTH, n_source(spec), plain)
+        said = activations.activations(spec, a_pass(spec, fused=not plain, size=4, autocast=True))
+        equal(said, found, f"kept with products in 16 bits, {'plain' if plain else 'fused'}")
+
+
 def adapters_keep_what_is_said(spec: s.Spec) -> None:
     """Frozen weights ask for no input of theirs; nothing is kept before the first adapter."""
     spec = training.adapted(spec, 2)
@@ -117,16 +129,17 @@ def a_window_needs_what_is_said(spec: s.Spec) -> None:
     model, tokens_BT = double(spec), torch.tensor(tokens_of(spec, 1, LENGTH))
     memory = heard(model, 1)
 
-    def read(place: str = "", which: int = 0, slot: int = 0) -> Tensor:
+    def read(place: str = "", which: int = 0, slot: int = 0, by: float = 0.0) -> Tensor:
         state = State(1, LENGTH)
         model(tokens_BT[:, :-1], state, memory=memory)
         if place:
-            state.kept[place][which][:, :, slot] += 1e6
+            state.kept[place][which][:, :, slot] += by
         return model(tokens_BT[:, -1:], state)
 
     def matters(place: str, slot: int) -> bool:
-        """Its second, or its first: a value, a latent."""
-        return any(not torch.equal(read(place, which, slot), clean) for which in (1, 0))
+        """Its value or its key, far off to one side or the other: one of them is seen, however little it weighed."""
+        ways = ((which, by) for which in (1, 0) for by in (1e6, -1e6))
+        return any(not torch.equal(read(place, which, slot, by), clean) for which, by in ways)
 
     state, clean, needed = State(1, LENGTH), read(), 0
     model(tokens_BT, state, memory=memory)

@@ -41,7 +41,7 @@ class Keeping:
         self.hooks = saved_tensors_hooks(self.pack, lambda packed: packed.tensor)
 
     def pack(self, tensor: Tensor) -> Packed:
-        packed = Packed(tensor.detach() if tensor.is_leaf else tensor)
+        packed = Packed(tensor.detach().requires_grad_(tensor.requires_grad))  # without its graph: no circles
         self.packed.append(weakref.ref(packed))
         self.most = max(self.most, self.n_bytes)
         return packed

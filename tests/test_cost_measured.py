@@ -25,12 +25,13 @@ from plainformer.families import decoders, llamas, mixtures  # noqa: E402
 from plainformer.presets import presets  # noqa: E402
 from plainformer.states import State, Where  # noqa: E402
 from plainformer.training.optimizers import Optimizers  # noqa: E402
-from specs import ENCODERS, PAIRS, TINY, spec_of  # noqa: E402
+from specs import ENCODERS, PAIRS, TINY, has_experts, spec_of  # noqa: E402
 
 pytestmark = pytest.mark.no_shape_names  # other tests watch those; this file is three times as fast without
 SEEDS = [str(seed) for seed in range(8)]
 MORE = [pytest.param(str(seed), marks=pytest.mark.proof) for seed in range(8, 200)]
 each_tiny_spec = pytest.mark.parametrize("name", [*TINY, *ENCODERS, *PAIRS, *SEEDS, *MORE])
+DENSE = [seed for seed in SEEDS if not has_experts(spec_of(seed))]
 
 
 def has_window(name: str) -> bool:
@@ -53,6 +54,11 @@ def test_operations_are_those_that_torch_counts(name: str) -> None:
 @each_tiny_spec
 def test_autograd_keeps_what_is_said(name: str) -> None:
     laws.autograd_keeps_what_is_said(spec_of(name))
+
+
+@pytest.mark.parametrize("name", [*TINY, *ENCODERS, *PAIRS, *DENSE])
+def test_products_in_16_bits_keep_what_is_said(name: str) -> None:
+    laws.autocast_keeps_what_is_said(spec_of(name))
 
 
 @each_tiny_spec
@@ -165,6 +171,7 @@ TWICE = breaks(
 )
 NORMS_FREE = rule(s.Norm, lambda _: lambda part, x, tape: tape.new(x.n, x), keeps)
 ALL_TRAIN = breaks(Tape, "trains", lambda _: property(lambda self: True))
+ONE_COPY = breaks(Tape, "narrow", lambda original: lambda self, x: self.once(("narrow", x), lambda: original(self, x)))
 FREE_AGAIN = breaks(Tape, "again", lambda original: lambda self, inputs, run: original(self, [], run))
 ONCE = breaks(
     Tape,
@@ -192,6 +199,7 @@ TWINS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
     ("norms that keep nothing", laws.autograd_keeps_what_is_said, "t5", NORMS_FREE),
     ("a mask for each use", laws.autograd_keeps_what_is_said, "gpt2", breaks(m, "attention", two_masks)),
     ("heads in another order", laws.autograd_keeps_what_is_said, "llama", breaks(m, "rotate", heads_first)),
+    ("one copy for queries, keys and values", laws.autocast_keeps_what_is_said, "gpt2", ONE_COPY),
     ("frozen weights that ask for their input", laws.adapters_keep_what_is_said, "mixtral", ALL_TRAIN),
     ("inputs of layers forgotten", laws.what_is_made_again_is_there_once_more, "bart", FREE_AGAIN),
     ("nothing there once more", laws.what_is_made_again_is_there_once_more, "gpt2", ONCE),

@@ -32,6 +32,7 @@ def of(name: str = "gpt2", **plan: Any) -> Training:
     [
         ("adamw", (2, 2, 12)),
         ("adamw-float32", (4, 4, 8)),
+        ("adamw-autocast", (4, 4, 8)),
         ("adamw-bfloat16", (2, 2, 4)),
         ("sgd", (2, 2, 4)),
         ("sgd-momentum", (2, 2, 8)),
@@ -173,6 +174,20 @@ def test_only_chosen_experts_keep_anything() -> None:
     each = kept(more.expert)  # a copy of the tokens, and what the expert makes of them
     answers = 2 * 2 * 10 * 4096 + 2 * 10 + 2 * 8 * 10  # what it says, weighed and not; its gates; whose, and which
     assert kept(three) - kept(more) == each + answers
+
+
+def test_a_plan_s_numbers_are_as_wide_as_its_weights() -> None:
+    """And with adapters 16 bits: frozen weights are."""
+    sizes: dict[str, Pass] = {
+        "adamw": Pass(2, 64),
+        "adamw-float32": Pass(2, 64, size=4),
+        "adamw-autocast": Pass(2, 64, size=4, autocast=True),
+    }
+    for optimizer, one in sizes.items():
+        assert of(optimizer=optimizer).activations == activations(presets["gpt2"], one)
+    frozen = activations(adapted(presets["gpt2"], 8), Pass(2, 64, adapters=True))
+    assert of(optimizer="adamw-float32", lora=8).activations == frozen
+    assert frozen < of().activations
 
 
 def test_logits_cost_ten_bytes_a_score() -> None:

@@ -14,7 +14,7 @@ from plainformer.records import replace
 from plainformer.report.sheet import Subject, facts
 
 Sized = tuple[Subject, dict[str, Any], Cost]
-OPTIMIZERS = ("adamw", "adamw-float32", "adamw-bfloat16", "adamw-8bit", "muon", "sgd", "sgd-momentum")
+OPTIMIZERS = ("adamw", "adamw-float32", "adamw-autocast", "adamw-bfloat16", "adamw-8bit", "muon", "sgd", "sgd-momentum")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -68,7 +68,7 @@ def looked(part: s.Attention, x: Value, tape: Tape) -> Value:
     q, k = keeps(part.q, x, tape), keeps(part.k, source, tape)
     v, bias = keeps(part.v, source, tape), None
     if not part.cross:
-        q, k = turned(q, part.scores.rotary, tape), turned(k, part.scores.rotary, tape)
+        q, k = (turned(y, part.scores.rotary, q.size, tape) for y in (q, k))
         bias = bias_of(part, q.size, tape)
     n_keys = tape.of.n_source if part.cross else tape.n_tokens
     sizes = (part.n_heads, part.n_kv_heads, part.d_head, part.d_head)
@@ -81,10 +81,10 @@ def _(part: mixers.LatentAttention, x: Value, tape: Tape) -> Value:
     """With the latent expanded, as in training."""
     rotary, n_heads = part.scores.rotary, tape.rows * part.n_heads
     q = keeps(part.q, x, tape)
-    q_turned = turned(q.view(n_heads * part.d_rope), rotary, tape)
+    q_turned = turned(q.view(n_heads * part.d_rope), rotary, q.size, tape)
     down = tape.linear(x, part.kv_down)
     latent = tape.norm(down.view(tape.rows * part.kv_norm.width), part.kv_norm)
-    k_turned = turned(down.view(tape.rows * part.d_rope), rotary, tape)
+    k_turned = turned(down.view(tape.rows * part.d_rope), rotary, q.size, tape)
     up = tape.linear(latent, part.kv_up)
     d_key = part.d_nope + part.d_rope
     q = tape.new(n_heads * d_key, q, q_turned)
@@ -101,10 +101,10 @@ def _(part: s.FeedForward, x: Value, tape: Tape) -> Value:
     return forward(part, x, tape)
 
 
-def forward(part: s.FeedForward, x: Value, tape: Tape, n_copies: int = 1) -> Value:
-    """n_copies: how many experts the rows of x are shared out among."""
-    gate = tape.linear(x, part.gate, n_copies) if part.gate else None
-    up = tape.linear(x, part.up, n_copies)
+def forward(part: s.FeedForward, x: Value, tape: Tape, n_met: int | None = None) -> Value:
+    """n_met: how many experts the rows of x are shared out among."""
+    gate = tape.linear(x, part.gate, n_met) if part.gate else None
+    up = tape.linear(x, part.up, n_met)
     if gate is None:
         hidden = tape.shaped(up, part.activation)
     elif part.activation == "swiglu_clamped":
@@ -112,7 +112,7 @@ def forward(part: s.FeedForward, x: Value, tape: Tape, n_copies: int = 1) -> Val
         hidden = tape.times(tape.times(gate, tape.shaped(gate, "sigmoid")), tape.new(up.n, up))
     else:
         hidden = tape.times(tape.shaped(gate, part.activation), up)
-    return tape.linear(hidden, part.down, n_copies)
+    return tape.linear(hidden, part.down, n_met)
 
 
 @singledispatch
@@ -145,6 +145,7 @@ def _(part: s.Experts, x: Value, tape: Tape) -> Value:
     met = tape.picked(x, indices, n_choices * part.expert.up.n_in)
     said = forward(part.expert, met, tape, part.n_experts)
     said = tape.times(tape.picked(gate, indices, n_choices), said)
+    said = said if said.size == x.size else tape.new(said.n, said, size=x.size)
     if said.grad:
         tape.keep(indices, said)  # torch's index_add keeps what it adds
     out = Value(x.n, x.size, said.grad)
@@ -180,7 +181,7 @@ def _(part: s.Residual, x: Value, tape: Tape) -> Value:
 def _(part: s.Stack, x: Value, tape: Tape) -> Value:
     """With full recomputation a layer keeps what it reads alone."""
     if isinstance(part.positions, s.Table):
-        x = tape.new(x.n, x, positions(part.positions, tape))
+        x = tape.new(x.n, x, positions(part.positions, tape), size=x.size)
     elif isinstance(part.positions, mixers.Distances):
         raise refuse("activations", "Distances", "no rule says what this part keeps for its backward pass")
     tape.relative = part.relative

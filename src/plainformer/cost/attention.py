@@ -25,16 +25,16 @@ class Heads:
     head_first: bool = False  # queries lie head by head, not position by position; so does what comes of them
 
 
-def turned(x: Value, rotary: s.Rotary | None, tape: Tape) -> Value:
-    """Its pairs turned by a table of cosines and one of sines, which all layers share."""
+def turned(x: Value, rotary: s.Rotary | None, size: int, tape: Tape) -> Value:
+    """Its pairs turned by a table of cosines and one of sines, which all layers share; `size`: of their numbers."""
     if rotary is None:
         return x
     n_numbers = tape.n_tokens * rotary.n_dims // 2
     for name in ("cos", "sin"):
-        table = tape.once((rotary, x.size, name), lambda: tape.constant(n_numbers, x.size))
+        table = tape.once((rotary, size, name), lambda: tape.constant(n_numbers, size))
         if x.grad:
             tape.keep(table)
-    return tape.new(x.n, x)
+    return tape.new(x.n, x, size=max(x.size, size))
 
 
 def bias_of(part: s.Attention, size: int, tape: Tape) -> Value | None:
@@ -94,6 +94,7 @@ def in_one(of: Heads, q: Value, k: Value, v: Value, bias: Value | None, tape: Ta
 
 def in_pieces(of: Heads, q: Value, k: Value, v: Value, bias: Value | None, tape: Tape) -> Value:
     """torch's own product where no kernel fits: scaled copies, and one softmax; single precision for narrow numbers."""
+    q, k, v = (tape.narrow(x) for x in (q, k, v))
     wide = q.size if tape.of.autocast else max(SINGLE, q.size)
     q_scaled = tape.new(q.n, q, size=wide)
     k_scaled = tape.new(of.n * of.d_key * tape.of.batch_size * of.n_keys, k, size=wide)
@@ -127,8 +128,8 @@ def in_sight(of: Heads, q: Value, k: Value, v: Value, bias: Value | None, tape: 
         scores = tape.new(n_scores, scores, bias)
     scores = tape.masked(scores, closed)
     if of.scores.sinks:
-        scores = Value(n_scores + tape.rows * of.n, scores.size, learns)
-    weights = tape.masked(tape.shaped(scores, "softmax").view(n_scores), closed)
+        scores = Value(n_scores + tape.rows * of.n, max(scores.size, tape.of.size), learns)
+    weights = tape.narrow(tape.masked(tape.shaped(scores, "softmax").view(n_scores), closed))
     if v.grad:
         tape.keep(weights)
     if learns:

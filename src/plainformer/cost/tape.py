@@ -151,34 +151,40 @@ class Tape:
         """What autocast gives a product in x's place: a copy of its own, or x where it is narrow already."""
         return self.new(x.n, x, size=HALF) if self.of.autocast and x.size > HALF else x
 
-    def matrix(self, x: Value, n_in: int, n_out: int, trained: bool, n_copies: int = 1) -> Value:
-        """x W^T. Autocast keeps a narrow copy of W, made once a pass."""
+    def matrix(self, x: Value, n_in: int, n_out: int, trained: bool, n_met: int | None = None) -> Value:
+        """x W^T. Autocast keeps a narrow copy of W: of a trained one, made once a pass, of experts for each that is
+        met."""
         x, n_flops = self.narrow(x), 2 * x.n * n_out
         if trained:
             self.keep(x)
-        if x.grad and self.of.autocast and not (self.cast_before and trained):
-            self.keep(self.constant(n_in * n_out * n_copies, HALF))
+        there = self.cast_before and trained and n_met is None
+        if x.grad and self.of.autocast and not there:
+            self.keep(self.constant(n_in * n_out * (n_met or 1), HALF))
         self.product(n_flops, x.grad, trained)
         return Value(x.n // n_in * n_out, HALF if self.of.autocast else x.size, x.grad or trained)
 
-    def linear(self, x: Value, part: s.Linear, n_copies: int = 1) -> Value:
-        """n_copies: how many experts' matrices are met, where each has its own."""
-        y = self.matrix(x, part.n_in, part.n_out, self.trains, n_copies)
+    def linear(self, x: Value, part: s.Linear, n_met: int | None = None) -> Value:
+        """n_met: how many experts are, where each has a matrix of its own."""
+        y = self.matrix(x, part.n_in, part.n_out, self.trains, n_met)
         y.grad = y.grad or (part.bias and self.trains)
         if part.lora:
-            middle = self.matrix(x, part.n_in, part.lora.rank, True, n_copies)
-            self.matrix(middle, part.lora.rank, part.n_out, True, n_copies)
+            middle = self.matrix(x, part.n_in, part.lora.rank, True, n_met)
+            self.matrix(middle, part.lora.rank, part.n_out, True, n_met)
             y = Value(y.n, y.size, True)  # the sum is a tensor of its own
         return y
 
     def norm(self, x: Value, part: s.Norm) -> Value:
         """Of the input, its statistics; in pieces (torch on processors) an RMS norm keeps the even rows too."""
         n_rows, trained = x.n // part.width, self.trains and (part.gain or part.bias)
-        gain = self.new(part.width, Value(0, self.of.size, self.trains)) if part.gain and part.plus_one else None
-        y = Value(x.n, x.size, x.grad or trained)
+        cast = part.kind == "rms" and x.size < self.of.size  # autocast's narrow rows have a narrow gain
+        made = part.gain and (part.plus_one or cast)
+        gain = Value(part.width, min(x.size, self.of.size) if cast else self.of.size, self.trains) if made else None
+        added = part.bias and part.kind == "rms"  # a sum of its own, as wide as the bias
+        y = Value(x.n, max(x.size, self.of.size) if added else x.size, x.grad or trained)
         if part.kind == "layer":
             if y.grad:
-                wide = x.size if self.of.processor and not self.of.autocast else max(x.size, SINGLE)
+                wide = max(x.size, self.of.size if part.gain or part.bias else 0)
+                wide = wide if self.of.processor else max(wide, SINGLE)
                 self.keep(x, self.constant(n_rows, wide), self.constant(n_rows, wide), *([gain] if gain else []))
             return y
         wide = max(x.size, SINGLE)

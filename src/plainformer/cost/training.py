@@ -53,12 +53,14 @@ class Optimizer:
     gradient: int
     master: int  # bytes of a copy that the steps are added to; 0: none
     state: Callable[[Weight], int]
+    autocast: bool = False  # products in 16 bits, all else as wide as the weights
 
 
 # Mixed precision as in Rajbhandari et al. 2020, section 3.1: 2 + 2 and a master copy of 4.
 OPTIMIZERS = {
     "adamw": Optimizer("mixed precision: master weights and two moments in float32", 2, 2, 4, moments),
     "adamw-float32": Optimizer("float32 throughout", 4, 4, 0, moments),
+    "adamw-autocast": Optimizer("float32, products in bfloat16 by autocast", 4, 4, 0, moments, autocast=True),
     "adamw-bfloat16": Optimizer("bfloat16 throughout", 2, 2, 0, lambda row: 4 * row.count),
     "adamw-8bit": Optimizer("mixed precision, the moments in 8 bits with a scale for each 256", 2, 2, 4, eight_bits),
     "muon": Optimizer("mixed precision, one momentum for matrices in the layers, AdamW for the rest", 2, 2, 4, muon),
@@ -181,9 +183,10 @@ class Training:
 
 def as_pass(cost: Cost, plan: Plan) -> Pass:
     """The pass of a plan: frozen weights are 16 bits wide, and so is then the stream."""
-    wide = OPTIMIZERS[plan.optimizer].weight if plan.lora is None else 2
+    how, lora = OPTIMIZERS[plan.optimizer], plan.lora is not None
     sizes = (cost.batch_size, cost.seq_len, cost.source_len)
-    return Pass(*sizes, plan.fused, plan.recompute, size=wide, adapters=plan.lora is not None)
+    wide, autocast = (2, False) if lora else (how.weight, how.autocast)
+    return Pass(*sizes, plan.fused, plan.recompute, size=wide, autocast=autocast, adapters=lora)
 
 
 def tape_of(spec: Spec, one: Pass) -> Tape | None:
