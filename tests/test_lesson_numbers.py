@@ -11,7 +11,7 @@ from seed_numbers import EXPECTED
 # Which lesson says which number. The values are held in test_lessons.py, to EXPECTED and its tolerances; EXPECTED is
 # held to the shared file in test_seed_numbers.py.
 LESSON_OF: dict[str, list[str]] = {
-    "words": ["tanh_0_8"],
+    "notation": ["tanh_0_8"],
     "block": [
         "gelu_exact_m3",
         "gelu_tanh_m3",

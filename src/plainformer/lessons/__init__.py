@@ -22,7 +22,10 @@ class Lesson:
 
 LESSONS = (
     Lesson(
-        0, "words", "Notation and words", "From a list of numbers to surprisal: all that the others take for granted."
+        0,
+        "notation",
+        "Notation and words",
+        "From a list of numbers to surprisal: all that the others take for granted.",
     ),
     Lesson(1, "block", "The block", "A norm, a part, an addition, twice: the unit that every model here stacks."),
     Lesson(2, "attention", "Attention", "Each token asks, every earlier one offers, and weights decide who is heard."),

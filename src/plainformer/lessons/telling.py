@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def source_of(expression: str, names: prose.Names) -> tuple[str, str]:
     place = file.replace("\\", "/").rpartition("/plainformer/")[2]
     if not place:
         raise ValueError(f"{expression} is none of this package's")
-    return inspect.getsource(thing).rstrip(), f"src/plainformer/{place}"
+    return dedent(inspect.getsource(thing)).rstrip(), f"src/plainformer/{place}"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

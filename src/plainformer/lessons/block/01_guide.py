@@ -77,7 +77,7 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 #
 # ## Where it fits
 #
-# Before this: {{lesson("words")}}, if vectors, means and matrix products are new. [definition] A block has two
+# Before this: {{lesson("notation")}}, if vectors, means and matrix products are new. [definition] A block has two
 # halves. This lesson builds the half that works on one token at a time, and the frame that holds both; the half where
 # tokens meet is {{lesson("attention")}}. A token's place in the row is {{lesson("positions")}}, and the stack with its
 # tables is {{lesson("gpt")}}. [definition]
