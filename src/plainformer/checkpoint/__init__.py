@@ -18,7 +18,8 @@ __all__ = ["is_run", "is_step", "load", "newest", "save_step", "tokenizer_of"]
 
 
 def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
-    """The model in a run folder (its newest whole step), in a step's folder, or in a folder as published on the hub.
+    """The model in a run folder (its newest whole step), in a step's folder, in a folder as published on the hub, or in
+    one file: GGUF, llama2.c's .bin, or a weights file beside its config.json.
 
     dtype: of the weights; None: as stored. Raises PlainformerError by file: absent, damaged, of other shapes.
     """
@@ -29,5 +30,9 @@ def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
         from plainformer.checkpoint.hub import load_hub
 
         return load_hub(path, dtype)
+    if os.path.isfile(path) and path.suffix in (".gguf", ".bin", ".pt", ".pth", ".safetensors"):
+        from plainformer.checkpoint.hub import load_file
+
+        return load_file(path, dtype)
     rule = "holds no model" if os.path.exists(path) else "there is no such folder"
     raise refuse("MODEL", str(path), rule, "give a run folder, a step in it, or a folder with a config.json")

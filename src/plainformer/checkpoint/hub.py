@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plainformer.checkpoint import single
 from plainformer.checkpoint.packed import unpacked
-from plainformer.checkpoint.sources import DTYPES, Source, tensors_of
+from plainformer.checkpoint.sources import DTYPES, Source, pickles_of, safetensors_of, tensors_of
 from plainformer.conventions import untie
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface import headers, read_file
@@ -36,13 +37,27 @@ def load_hub(folder: str | Path, dtype: torch.dtype | None = None) -> Transforme
     return load_source(source_of(Path(folder)), dtype)
 
 
-def source_of(folder: Path) -> Source:
-    """What a published folder holds, packed weights as if they were plain."""
+def load_file(path: Path, dtype: torch.dtype | None = None) -> Transformer:
+    """The model in one file: all of it (GGUF, llama2.c), or its weights alone, with its config.json beside it."""
+    if path.suffix == ".gguf":
+        return load_source(single.gguf_source(path), dtype)
+    if path.suffix == ".bin" and single.is_llama2c(path):
+        return load_source(single.llama2c_source(path), dtype)
+    return load_source(source_of(path.parent, path), dtype)
+
+
+def source_of(folder: Path, file: Path | None = None) -> Source:
+    """What a published folder holds, packed weights as if they were plain. file: the one to take of several."""
+    if file is not None and file.suffix != ".safetensors":
+        pickles_of([file])  # what would run code is refused as that, whatever else is missing
     reading = read_file(folder)
     if reading.unsaid:
         raise refuse(f"{folder / 'config.json'}: model_type", reading.model_type, reading.unsaid[0], "it can be sized")
     table_of(reading.model_type)  # a family without one is refused before its files are opened
-    tensors, read = tensors_of(folder)
+    if file is None:
+        tensors, read = tensors_of(folder)
+    else:
+        tensors, read = safetensors_of(folder, file.name) if file.suffix == ".safetensors" else pickles_of([file])
     if reading.quantization is not None:
         tensors, read = unpacked(reading, tensors, read, str(folder))
     return Source(str(folder), reading, tensors, read)

@@ -215,6 +215,8 @@ def spec_of(path: str | Path) -> Spec:
 
 def tokenizer_file(path: str | Path) -> Path:
     """Where the tokenizer of a run lies, of the run that a step stands in, or of a published folder."""
+    if os.path.isfile(path):
+        return Path(path) if str(path).endswith(".gguf") else Path(path).parent / "tokenizer.json"
     return (run_of(path) if is_run(path) or is_step(path) else Path(path)) / "tokenizer.json"
 
 

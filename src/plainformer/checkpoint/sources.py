@@ -53,8 +53,11 @@ def tensors_of(folder: Path) -> tuple[Mapping[str, headers.Tensor], Callable[[st
     return pickles_of(found[:1])
 
 
-def safetensors_of(folder: Path) -> tuple[Mapping[str, headers.Tensor], Callable[[str], Tensor]]:
-    held = headers.read_folder(str(folder))
+def safetensors_of(
+    folder: Path, file: str | None = None
+) -> tuple[Mapping[str, headers.Tensor], Callable[[str], Tensor]]:
+    """The tensors of a folder's safetensors, by its index where there is one; or of one file alone."""
+    held = headers.read_folder(str(folder)) if file is None else one_file(folder / file)
     if held.faults:
         file, _, rule = held.faults[0].partition(": ")
         raise refuse(str(folder / file), None, rule)
@@ -71,6 +74,10 @@ def safetensors_of(folder: Path) -> tuple[Mapping[str, headers.Tensor], Callable
         return tensor
 
     return held.tensors, read
+
+
+def one_file(path: Path) -> headers.Folder:
+    return headers.Folder(headers.read_header(str(path)), (path.name,), ())
 
 
 def pickles_of(files: list[Path]) -> tuple[Mapping[str, headers.Tensor], Callable[[str], Tensor]]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from plainformer.text import Tokenizer
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "checkpoints")
+WEIGHTS += ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
+FILES = (".gguf", ".bin", ".pt", ".pth", ".safetensors")
 
 
 def wait_asleep() -> None:
@@ -25,7 +27,7 @@ def wait_asleep() -> None:
 
 def has_weights(text: str) -> bool:
     """Whether weights may lie at this path: `load` then says what is wrong with them, if anything is."""
-    return any(os.path.exists(Path(text) / name) for name in WEIGHTS)
+    return (os.path.isfile(text) and text.endswith(FILES)) or any(os.path.exists(Path(text) / name) for name in WEIGHTS)
 
 
 def trained(text: str) -> tuple[Transformer, Tokenizer]:

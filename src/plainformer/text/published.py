@@ -6,7 +6,8 @@
 | vocab.json, merges.txt | byte-level BPE (GPT-2, RoBERTa, BART, Qwen2) |
 | tokenizer.model, spiece.model | SentencePiece, BPE or unigram (Llama, Mistral, Gemma, T5, ALBERT) |
 | vocab.txt | WordPiece (BERT, DistilBERT) |
-| *.bin | llama2.c: pieces and their scores |
+| tokenizer.bin | llama2.c: pieces and their scores |
+| *.gguf | any of them, as the file's keys say it |
 """
 
 from __future__ import annotations
@@ -20,27 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from plainformer.faults import refuse
-from plainformer.text.reading import unreadable
+from plainformer.text.one_file import gguf, llama2c
+from plainformer.text.pieces import (
+    BPE,
+    CONTROL,
+    NORMAL,
+    QWEN,
+    UNIGRAM,
+    Content,
+    of_pieces,
+    read,
+    template,
+    whole,
+)
 
-Content = dict[str, Any]
-MOST = 200_000_000  # bytes of one file
 GPT2_LIKE = (None, "GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
 BERT_LIKE = (None, "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "TokenizersBackend")
 PIECE_LIKE = (None, "LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "T5Tokenizer", "AlbertTokenizer")
-QWEN = (  # Qwen2's words: one digit at a time, line ends apart
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-
-
-def read(file: Path) -> bytes:
-    """A file's bytes; refused by name where it cannot be read, or is larger than any tokenizer."""
-    try:
-        if (size := os.path.getsize(file)) > MOST:
-            raise refuse(str(file), size, f"is over {MOST:,} bytes")
-        return file.read_bytes()
-    except OSError as error:
-        raise unreadable(file, error) from None
 
 
 def content_of(path: Path) -> tuple[str, str]:
@@ -59,7 +57,7 @@ def content_of(path: Path) -> tuple[str, str]:
             "vocab.json": lambda: dumped(byte_level(folder)),
             **{name: bytes_form(folder / name) for name in ("tokenizer.model", "spiece.model")},
             "sentencepiece.bpe.model": bytes_form(folder / "sentencepiece.bpe.model"),
-            "vocab.txt": bytes_form(folder / "vocab.txt"),
+            **{name: bytes_form(folder / name) for name in ("vocab.txt", "tokenizer.bin")},
         }
     for name, make in forms.items():
         if os.path.isfile(folder / name):
@@ -81,6 +79,8 @@ def bytes_form(file: Path) -> Any:
             return dumped(wordpiece(file))
         if file.suffix == ".bin":
             return dumped(llama2c(file))
+        if file.suffix == ".gguf":
+            return dumped(gguf(file))
         raise refuse(str(file), file.suffix, "is no kind of tokenizer's file that is known here")
 
     return make
@@ -145,23 +145,6 @@ def added(folder: Path, vocab: Mapping[str, int], special: Mapping[str, int]) ->
     ]
 
 
-def template(before: Mapping[str, int], after: Mapping[str, int]) -> Content | None:
-    """Control tokens around every text."""
-    if not before and not after:
-        return None
-    mark = [{"SpecialToken": {"id": text, "type_id": 0}} for text in before]
-    marks = [{"SpecialToken": {"id": text, "type_id": 0}} for text in after]
-    tokens = {text: {"id": text, "ids": [n], "tokens": [text]} for text, n in (dict(before) | dict(after)).items()}
-    pair = [*mark, {"Sequence": {"id": "A", "type_id": 0}}, *marks]
-    more = [{"Sequence": {"id": "B", "type_id": 1}}, *({"SpecialToken": {"id": t, "type_id": 1}} for t in after)]
-    return {"type": "TemplateProcessing", "single": pair, "pair": pair + more, "special_tokens": tokens}
-
-
-def whole(model: Content, **parts: Any) -> Content:
-    empty = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
-    return {"version": "1.0", "added_tokens": [], **empty, **parts, "model": model}
-
-
 # --- vocab.json and merges.txt ----------------------------------------------------------------------------------------
 
 
@@ -205,7 +188,9 @@ def wordpiece(file: Path) -> Content:
     folder, lines = file.parent, read(file).decode().splitlines()
     class_of(folder, BERT_LIKE, file)
     vocab, said = {piece.rstrip("\n"): i for i, piece in enumerate(lines)}, beside(folder, "tokenizer_config.json")
-    names: dict[str, int] = {text: vocab[text] for text in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if text in vocab}
+    names: dict[str, int] = {
+        text: vocab[text] for text in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if text in vocab
+    }
     if not {"[UNK]", "[CLS]", "[SEP]"} <= names.keys():
         raise refuse(str(file), sorted(names), "must hold [UNK], [CLS] and [SEP]")
     normal = {"type": "BertNormalizer", "clean_text": True, "strip_accents": said.get("strip_accents")}
@@ -222,9 +207,6 @@ def wordpiece(file: Path) -> Content:
 
 
 # --- pieces with scores -----------------------------------------------------------------------------------------------
-
-NORMAL, UNKNOWN, CONTROL, DEFINED, UNUSED, BYTE = range(1, 7)
-UNIGRAM, BPE = 1, 2
 
 
 def fields(data: bytes, where: str) -> Iterator[tuple[int, Any]]:
@@ -300,66 +282,3 @@ def sentencepiece(file: Path) -> Content:
     more = [one for one in added(folder, numbers, {}) if one["content"] not in known]
     content["added_tokens"] = sorted([*content["added_tokens"], *more], key=lambda one: one["id"])
     return content
-
-
-def of_pieces(
-    pieces: list[tuple[str, float, int]], kind: int, prefix: bool, ready: list[Content], by_bytes: bool
-) -> Content:
-    """Pieces with scores as a tokenizer.json: unigrams as they are, BPE by the merges that make each piece."""
-    ready = [*ready, *([{"type": "Prepend", "prepend": "▁"}] if prefix else [])]
-    ready.append({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})
-    unknown = next((i for i, (_, _, sort) in enumerate(pieces) if sort == UNKNOWN), None)
-    if kind == UNIGRAM:
-        model: Content = {"type": "Unigram", "unk_id": unknown, "byte_fallback": by_bytes}
-        low = min(score for _, score, _ in pieces) - 1e4  # what no text may become is worth less than anything
-        vocab: Any = [[text, score if sort in (NORMAL, DEFINED) else low] for text, score, sort in pieces]
-    else:
-        model = {"type": "BPE", "dropout": None, "unk_token": None if unknown is None else pieces[unknown][0]}
-        model |= {"fuse_unk": True, "byte_fallback": by_bytes, "ignore_merges": False}
-        model["merges"] = merges({text: score for text, score, sort in pieces if sort == NORMAL})
-        vocab = {text: i for i, (text, _, _) in enumerate(pieces)}
-    decoder: list[Content] = [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}]
-    decoder += [{"type": "ByteFallback"}, {"type": "Fuse"}]
-    decoder += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    marked = {CONTROL: True, UNKNOWN: True, DEFINED: False}
-    return whole(
-        model | {"vocab": vocab},
-        normalizer={"type": "Sequence", "normalizers": ready},
-        decoder={"type": "Sequence", "decoders": decoder},
-        added_tokens=[
-            {"id": i, "content": text, "special": marked[sort], **flags}
-            for i, (text, _, sort) in enumerate(pieces)
-            if sort in marked
-        ],
-    )
-
-
-def merges(scores: Mapping[str, float]) -> list[list[str]]:
-    """Every way to make a piece of two others, the best piece first; of pieces as good the one that is listed first."""
-    numbers = {text: i for i, text in enumerate(scores)}
-    found: list[tuple[float, int, int, list[str]]] = []
-    for text, score in scores.items():
-        for cut in range(1, len(text)):
-            left, right = text[:cut], text[cut:]
-            if left in numbers and right in numbers:
-                found.append((-score, numbers[text], numbers[left], [left, right]))
-    return [pair for *_, pair in sorted(found)]
-
-
-def llama2c(file: Path) -> Content:
-    """llama2.c's file: the longest piece's length, then for each a score, a length and its bytes."""
-    data, at, pieces = read(file), 4, list[tuple[str, float, int]]()
-    while at + 8 <= len(data):
-        score, size = struct.unpack_from("<fi", data, at)
-        if size < 0 or at + 8 + size > len(data):
-            raise refuse(str(file), at, "is cut short, or no tokenizer of llama2.c")
-        text = data[at + 8 : at + 8 + size].decode()
-        number = len(pieces)
-        name = {0: "<unk>", 1: "<s>", 2: "</s>"}.get(number, text.replace(" ", "▁"))
-        sort = UNKNOWN if number == 0 else CONTROL if number < 3 else BYTE if number < 259 else NORMAL
-        pieces.append((name, score, sort))
-        at += 8 + size
-    if at != len(data) or len(pieces) < 259 or pieces[3][0] != "<0x00>":
-        raise refuse(str(file), len(pieces), "is cut short, or no tokenizer of llama2.c")
-    return of_pieces(pieces, BPE, True, [], True) | {"post_processor": template({"<s>": 1}, {})}

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plainformer.faults import PlainformerError, refuse
+from plainformer.huggingface.gguf_header import read_gguf
 from plainformer.text import published
 from plainformer.text.files import written_beside
 from plainformer.text.reading import word_pieces
@@ -186,6 +187,8 @@ class Tokenizer:
             text, where = published.content_of(path)
             made = from_file_text(text, where)
             template, names = published.chat_template(folder), published.named_tokens(folder)
+            if where.endswith(".gguf"):
+                template = read_gguf(where).keys.get("tokenizer.chat_template")
             return replace(made, named=MappingProxyType(names), chat_template=template)
         except PlainformerError:
             raise
