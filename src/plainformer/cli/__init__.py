@@ -24,7 +24,7 @@ COMMANDS = {
     "learn": ("plainformer.cli.learn", "lessons that run: how a transformer works, every number computed"),
     "export": ("plainformer.cli.export", "a folder that transformers loads, from a trained model"),
 }
-EXTRAS = {"torch": "torch", "tokenizers": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}
+EXTRAS = {"torch": "torch", "tokenizers": "torch", "gguf": "gguf", "matplotlib": "plots", "huggingface_hub": "hub"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
