@@ -133,7 +133,8 @@ def in_halves(rows: Tensor, n_heads: int) -> Tensor:
     """Rows of each head from pairs side by side, as llama.cpp turns them, to first and second halves."""
     if rows.shape[0] % (2 * n_heads):
         return rows  # of another shape than the config says: told by its shape
-XX
+    halves: Tensor = rows.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return halves
 
 
 def their_name(table: Mapping[str, str], name: str, path: str) -> str:
