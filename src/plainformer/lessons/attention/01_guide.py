@@ -42,7 +42,7 @@ heads_kept = of_llama.n_heads / of_llama.n_kv_heads
 # | multi-query | all heads share one set of keys and values | the cache, by the number of heads | some quality
 #   | [paper: Shazeer 2019, section 3] |
 # | grouped-query | a few sets, each shared by a group of heads | most of that | little
-#   | [paper: Ainslie et al. 2023, section 3] |
+#   | [paper: Ainslie et al. 2023, section 2.2] |
 # | latent | keys and values are made from one short vector a token | more than grouped-query | two products more
 #   | [paper: DeepSeek-AI 2024, section 2.1.1] |
 # | sliding window | a token sees the last few thousand alone | cache and time beyond the window

@@ -6,7 +6,7 @@ from plainformer.cost.rules import score_elements
 from plainformer.families.parts import attention, dot
 from plainformer.initial import lesson as lesson_weights
 from plainformer.lessons.three_tokens import K_HSK, Q_HTK, V_HSK
-from plainformer.lessons.words import lesson, vector
+from plainformer.lessons.words import lesson, measured, vector
 from plainformer.report.drawings import maps
 
 scores_TS = formulas.scaled_scores(Q_HTK, K_HSK, 2**-0.5)[0]
@@ -27,6 +27,7 @@ def looks(causal):
 encoder_TS, decoder_TS = looks(False), looks(True)
 same_rows = [bool(np.allclose(a, b, rtol=0, atol=1e-12)) for a, b in zip(encoder_TS, decoder_TS, strict=True)]
 wrong_S = formulas.softmax(scores_TS, np.where(see_TS, 0.0, -np.inf).astype(bool))[0]
+growth = [float(row["written out"].split("x ")[1].rstrip(")")) for row in measured("scores")["rows"][1:]]
 pairs = [int((w > 0).sum()) for w in (open_TS, masked_TS)]
 
 # %% [markdown]
@@ -87,7 +88,7 @@ add_TS = np.where(see_TS, 0.0, -np.inf)
 print("added      ", formulas.softmax(scores_TS + add_TS)[0])
 print("by boolean ", formulas.softmax(scores_TS, see_TS)[0])
 print("the additive mask taken for a boolean one:")
-print(formulas.softmax(scores_TS, add_TS.astype(bool))[0])  # -inf is "true", 0 is "false": exactly the wrong way round
+print(formulas.softmax(scores_TS, add_TS.astype(bool))[0])  # -inf counts as true, 0 as false
 
 # %% [markdown]
 # The last line is the quietest mistake in this field. An additive mask, read as "may see", is true where it should be
@@ -107,8 +108,9 @@ print(formulas.softmax(scores_TS, add_TS.astype(bool))[0])  # -inf is "true", 0 
 # %% [measured: scores]
 
 # %% [markdown]
-# Twice the tokens are four times the bytes where scores are written out, and twice where they are not.
-# [measured: scores]
+# Fused, twice the tokens are twice the bytes. Written out, they are {{growth[0]}}, {{growth[1]}}, {{growth[2]}}
+# times: the nearer to four the longer the row, since beside the squares there are queries, keys and values, which
+# grow with the length alone. [measured: scores] [computed: growth == sorted(growth) and growth[-1] < 4]
 #
 # **In the library.** Who may be seen is computed from positions, so that it is right with a cache, where the queries
 # are the last few and the keys are all: [definition]

@@ -43,7 +43,7 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 # | the feed-forward network | two matrices and GELU | the layout of GPT-2 | a middle four times as wide as the stream
 #   | [computed: gpt2_feed_forward.up.n_out == 4 * gpt2.d_model] |
 # | | three matrices and a gate (SwiGLU) | a lower loss at the same size | one matrix more, so a narrower middle
-#   | [paper: Shazeer 2020, section 4] |
+#   | [paper: Shazeer 2020, section 3.2] |
 # | attention and feed-forward | one after the other | each sees what the last one found | two steps | [inference] |
 # | | side by side (GPT-J, PaLM) | one step; faster training at scale | a slightly worse loss in small models
 #   | [paper: Chowdhery et al. 2022, section 2] |
