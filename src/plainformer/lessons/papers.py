@@ -27,12 +27,18 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "2306.15595",
     ),
     "Chowdhery et al. 2022": ("PaLM: Scaling Language Modeling with Pathways", "JMLR", "2204.02311"),
+    "Dai et al. 2024": (
+        "DeepSeekMoE: Towards Ultimate Expert Specialization in Mixture-of-Experts Language Models",
+        "ACL",
+        "2401.06066",
+    ),
     "Dao et al. 2022": (
         "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
         "NeurIPS",
         "2205.14135",
     ),
     "DeepSeek-AI 2024": ("DeepSeek-V3 Technical Report", "arXiv", "2412.19437"),
+    "Dettmers et al. 2023": ("QLoRA: Efficient Finetuning of Quantized LLMs", "NeurIPS", "2305.14314"),
     "Devlin et al. 2019": ("BERT: Pre-training of Deep Bidirectional Transformers", "NAACL", "1810.04805"),
     "Dubey et al. 2024": ("The Llama 3 Herd of Models", "arXiv", "2407.21783"),
     "Elhage et al. 2021": (
@@ -40,7 +46,13 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "Transformer Circuits Thread",
         "https://transformer-circuits.pub/2021/framework/index.html",
     ),
+    "Fan et al. 2018": ("Hierarchical Neural Story Generation", "ACL", "1805.04833"),
     "Fedus et al. 2021": ("Switch Transformers: Scaling to Trillion Parameter Models", "JMLR", "2101.03961"),
+    "Frantar et al. 2023": (
+        "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
+        "ICLR",
+        "2210.17323",
+    ),
     "Geva et al. 2021": ("Transformer Feed-Forward Layers Are Key-Value Memories", "EMNLP", "2012.14913"),
     "Haviv et al. 2022": (
         "Transformer Language Models without Positional Encodings Still Learn Positional Information",
@@ -55,11 +67,31 @@ PAPERS: dict[str, tuple[str, str, str]] = {
     "Jiang et al. 2023": ("Mistral 7B", "arXiv", "2310.06825"),
     "Jiang et al. 2024": ("Mixtral of Experts", "arXiv", "2401.04088"),
     "Kaplan et al. 2020": ("Scaling Laws for Neural Language Models", "arXiv", "2001.08361"),
+    "Keskar et al. 2019": (
+        "CTRL: A Conditional Transformer Language Model for Controllable Generation",
+        "arXiv",
+        "1909.05858",
+    ),
     "Kingma and Ba 2015": ("Adam: A Method for Stochastic Optimization", "ICLR", "1412.6980"),
+    "Korthikanti et al. 2022": ("Reducing Activation Recomputation in Large Transformer Models", "MLSys", "2205.05198"),
+    "Kwon et al. 2023": (
+        "Efficient Memory Management for Large Language Model Serving with PagedAttention",
+        "SOSP",
+        "2309.06180",
+    ),
+    "Leviathan et al. 2023": ("Fast Inference from Transformers via Speculative Decoding", "ICML", "2211.17192"),
     "Lewis et al. 2020": ("BART: Denoising Sequence-to-Sequence Pre-training", "ACL", "1910.13461"),
-    "Lotfi et al. 2024": ("Non-Vacuous Generalization Bounds for Large Language Models", "ICML", "2312.17173"),
+    "Li et al. 2022": ("Competition-Level Code Generation with AlphaCode", "Science", "2203.07814"),
     "Loshchilov and Hutter 2019": ("Decoupled Weight Decay Regularization", "ICLR", "1711.05101"),
+    "Lotfi et al. 2024": ("Non-Vacuous Generalization Bounds for Large Language Models", "ICML", "2312.17173"),
     "Micikevicius et al. 2018": ("Mixed Precision Training", "ICLR", "1710.03740"),
+    "Nguyen et al. 2024": (
+        "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs",
+        "ICLR",
+        "2407.01082",
+    ),
+    "OpenAI 2023": ("GPT-4 Technical Report", "arXiv", "2303.08774"),
+    "Patterson et al. 2021": ("Carbon Emissions and Large Neural Network Training", "arXiv", "2104.10350"),
     "Peng et al. 2023": ("YaRN: Efficient Context Window Extension of Large Language Models", "ICLR", "2309.00071"),
     "Press and Wolf 2017": ("Using the Output Embedding to Improve Language Models", "EACL", "1608.05859"),
     "Press et al. 2021": (
@@ -96,11 +128,24 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "ICLR",
         "1701.06538",
     ),
+    "Stahlberg and Byrne 2019": ("On NMT Search Errors and Model Errors: Cat Got Your Tongue?", "EMNLP", "1908.10090"),
     "Su et al. 2021": ("RoFormer: Enhanced Transformer with Rotary Position Embedding", "Neurocomputing", "2104.09864"),
     "Touvron et al. 2023": ("LLaMA: Open and Efficient Foundation Language Models", "arXiv", "2302.13971"),
     "Vaswani et al. 2017": ("Attention Is All You Need", "NeurIPS", "1706.03762"),
+    "Williams et al. 2009": (
+        "Roofline: An Insightful Visual Performance Model for Multicore Architectures",
+        "Communications of the ACM",
+        "https://doi.org/10.1145/1498765.1498785",
+    ),
+    "Wu et al. 2016": (
+        "Google's Neural Machine Translation System: Bridging the Gap between Human and Machine Translation",
+        "arXiv",
+        "1609.08144",
+    ),
+    "Xiao et al. 2024": ("Efficient Streaming Language Models with Attention Sinks", "ICLR", "2309.17453"),
     "Xiong et al. 2020": ("On Layer Normalization in the Transformer Architecture", "ICML", "2002.04745"),
     "Zhang and Sennrich 2019": ("Root Mean Square Layer Normalization", "NeurIPS", "1910.07467"),
+    "Zoph et al. 2022": ("ST-MoE: Designing Stable and Transferable Sparse Expert Models", "arXiv", "2202.08906"),
 }
 
 

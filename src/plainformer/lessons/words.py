@@ -23,6 +23,13 @@ def small(number: float, least: float = 1e-12) -> str:
     return f"below {least:.0e}" if abs(number) < least else f"{abs(number):.1e}"
 
 
+def power(number: float, digits: int = 2) -> str:
+    """A large number by its power of ten: 5.88 × 10²¹; zeros at the end are left out."""
+    said, _, exponent = f"{number:.{digits}e}".partition("e")
+    said = said.rstrip("0").rstrip(".") if "." in said else said
+    return f"{said} × 10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
 def rows(matrix: Any, form: str = ".3f") -> str:
     """A matrix's rows one after another: (1, 0), (0, 1)."""
     return ", ".join(vector(row, form) for row in np.asarray(matrix))
