@@ -82,6 +82,20 @@ def autocast_keeps_what_is_said(spec: s.Spec) -> None:
         equal(said, found, f"kept with products in 16 bits, {'plain' if plain else 'fused'}")
 
 
+def published_models_do_and_keep_what_is_said(spec: s.Spec) -> None:
+    """At full size, as shapes without storage: operations both ways, and what autograd keeps of plain attention."""
+    cost = Cost.of(spec, batch_size=BATCH, seq_len=LENGTH, source_len=SOURCE)
+    with torch.device("meta"):
+        model = Transformer(spec)
+        done = measured.operations(model, BATCH, LENGTH, n_source(spec))
+        found = measured.kept(model, BATCH, LENGTH, n_source(spec), plain=True)
+    for way, one, other in zip(
+        ("forward", "backward"), training.operations(cost, spec, training.Plan()), done, strict=True
+    ):
+        equal(one, other, f"operations {way}")
+    equal(activations.activations(spec, a_pass(spec, fused=False, size=4)), found, "kept")
+
+
 def adapters_keep_what_is_said(spec: s.Spec) -> None:
     """Frozen weights ask for no input of theirs; nothing is kept before the first adapter."""
     spec = training.adapted(spec, 2)

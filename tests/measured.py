@@ -35,7 +35,7 @@ class Keeping:
 
     def __init__(self, model: torch.nn.Module) -> None:
         held = (*model.parameters(), *model.buffers())
-        self.own = {tensor.untyped_storage().data_ptr() for tensor in held}
+        self.own = {tensor.untyped_storage()._cdata for tensor in held}
         self.packed: list[weakref.ref[Packed]] = []
         self.most = 0
         self.hooks = saved_tensors_hooks(self.pack, lambda packed: packed.tensor)
@@ -50,7 +50,7 @@ class Keeping:
         found: dict[int, Tensor] = {}
         for ref in self.packed:
             if (packed := ref()) is not None:
-                found[packed.tensor.untyped_storage().data_ptr()] = packed.tensor
+                found[packed.tensor.untyped_storage()._cdata] = packed.tensor
         return [tensor for at, tensor in found.items() if at not in self.own]
 
     @property

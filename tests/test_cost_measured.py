@@ -98,6 +98,16 @@ def test_the_two_counts_of_operations_agree_on_what_is_published(name: str) -> N
     assert taped(cost.spec, Pass(3, 16, cost.source_len)).forward == cost.forward_flops
 
 
+SHOWN = ("gpt2", "llama-3-8b", "bert-base", "t5-small")
+DENSE_PRESETS = [name for name in presets if not has_experts(presets[name])]  # experts are not run without numbers
+OTHERS = [pytest.param(name, marks=pytest.mark.proof) for name in DENSE_PRESETS if name not in SHOWN]
+
+
+@pytest.mark.parametrize("name", [*SHOWN, *OTHERS])
+def test_published_models_do_and_keep_what_is_said(name: str) -> None:
+    laws.published_models_do_and_keep_what_is_said(presets[name])
+
+
 # --- a step's memory --------------------------------------------------------------------------------------------------
 
 WIDE: dict[str, Any] = {"vocab_size": 256, "max_seq_len": 256, "d_model": 96, "n_layers": 4}
@@ -199,6 +209,7 @@ TWINS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
     ("norms that keep nothing", laws.autograd_keeps_what_is_said, "t5", NORMS_FREE),
     ("a mask for each use", laws.autograd_keeps_what_is_said, "gpt2", breaks(m, "attention", two_masks)),
     ("heads in another order", laws.autograd_keeps_what_is_said, "llama", breaks(m, "rotate", heads_first)),
+    ("a head that works twice", laws.published_models_do_and_keep_what_is_said, "llama", TWICE),
     ("one copy for queries, keys and values", laws.autocast_keeps_what_is_said, "gpt2", ONE_COPY),
     ("frozen weights that ask for their input", laws.adapters_keep_what_is_said, "mixtral", ALL_TRAIN),
     ("inputs of layers forgotten", laws.what_is_made_again_is_there_once_more, "bart", FREE_AGAIN),
