@@ -19,6 +19,7 @@ def main() -> None:
     import transformers
 
     import drift
+    import drift_media
 
     before = load()
     transformers.logging.set_verbosity_error()
@@ -40,7 +41,11 @@ def main() -> None:
         "ones of each, as saved and as bare keys."
     )
     names = {name: [model_type for model_type in types if verdicts[model_type] == name] for name in sorted(counted)}
-    tell("drift", "make bench BENCH=drift", rows, note, before, args.save, names=names)
+    # the first answer of a type is its default config's, in the first of its classes
+    firsts = {model_type: next(iter(drift.answers(model_type)), None) for model_type in types}
+    firsts |= {model_type: next(iter(drift_media.default(model_type)), None) for model_type in drift_media.CLASSES}
+    defaults = {one.model_type: [one.class_name, one.total] for one in firsts.values() if one and one.total}
+    tell("drift", "make bench BENCH=drift", rows, note, before, args.save, names=names, defaults=defaults)
 
 
 if __name__ == "__main__":

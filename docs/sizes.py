@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -43,12 +44,16 @@ def families() -> str:
     counts: dict[str, list[str]] = {}
     for name, (_, _, config) in published().items():
         counts.setdefault(config["model_type"], []).append(f"{name} {Ledger.of(read(config).spec).total:,}")
+    kept = json.loads((ROOT / "docs" / "measured" / "drift.json").read_text(encoding="utf-8"))["defaults"]
     lines = head("`model_type`", "read as", "checkpoints too", "exactly, for example")
     for model_type, place in sorted(READERS.items()):
         room, _, family = place.partition(".")
         reader = getattr(import_module(f"plainformer.huggingface.configs_{room}"), family)
         said = re.split(r"(?<!et al)\. ", " ".join((reader.__doc__ or "").split()))[0].rstrip(".")
         examples = counts.get(model_type, [])
+        if not examples and model_type in kept:
+            class_name, total = kept[model_type]
+            examples = [f"{class_name} by its defaults {total:,}"]
         lines.append(row(f"`{model_type}`", said or family, "yes" if model_type in TABLES else "", "; ".join(examples)))
     return "\n".join(lines) + "\n"
 

@@ -78,7 +78,12 @@ NEEDED: dict[str, Callable[[Config], Config]] = {  # what a class cannot do with
         | {"ffn_config": {"ffn_hidden_size": 40, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": keys["d_model"]}}
     ),
 }
-UNTIED_BY_HAND = ("t5", "mt5", "longt5", "umt5")  # transformers ties their heads by force; the files have one of their own
+UNTIED_BY_HAND = (
+    "t5",
+    "mt5",
+    "longt5",
+    "umt5",
+)  # transformers ties their heads by force; the files have one of their own
 
 
 def text_types() -> dict[str, list[str]]:
@@ -161,6 +166,7 @@ class Answer:
     config: Config
     verdict: str  # exact, refused, wrong
     said: str = ""
+    total: int = 0  # of parameters, where it is exact
 
 
 def judged(model_type: str, class_name: str, config: Config, truth: int) -> Answer:
@@ -169,7 +175,7 @@ def judged(model_type: str, class_name: str, config: Config, truth: int) -> Answ
     except PlainformerError as error:
         return Answer(model_type, class_name, config, "refused", str(error))
     if total == truth:
-        return Answer(model_type, class_name, config, "exact")
+        return Answer(model_type, class_name, config, "exact", total=total)
     return Answer(model_type, class_name, config, "wrong", f"{total} is not {truth} ({total - truth:+})")
 
 

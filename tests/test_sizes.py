@@ -123,7 +123,7 @@ def test_a_class_names_its_family_where_the_file_does_not() -> None:
 
 
 def test_a_family_that_cannot_be_sized_says_why() -> None:
-    for model_type, why in {"zamba": "share their weights", "umt5": "bias by distance", "whisper": "hears"}.items():
+    for model_type, why in {"zamba": "share their weights", "reformer": "hash", "voxtral": "hears"}.items():
         with pytest.raises(PlainformerError, match=why):
             read({"model_type": model_type})
 

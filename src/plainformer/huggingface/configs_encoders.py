@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from plainformer.families import encoders
 from plainformer.families.parts import linear
-from plainformer.huggingface.configs_keys import Keys
+from plainformer.huggingface.configs_keys import OWN_HEAD, Keys
 from plainformer.records import replace
 from plainformer.spec import Activation, Head, Spec
 
@@ -34,8 +34,8 @@ def with_task(keys: Keys, spec: Spec, *, pools: bool, activation: Activation = "
         return replace(spec, head=replace(last, transform=step, activation=activation, pool="first"))
     if name.endswith("Model"):
         return replace(spec, head=encoders.pooler(d_model) if pools else None)
-    keys.note(f"{name} has a head of its own kind, which is not counted.")
-    return replace(spec, head=None)
+    keys.fault("architectures", name, OWN_HEAD)
+    return spec
 
 
 def sentences(d_model: int) -> Head:

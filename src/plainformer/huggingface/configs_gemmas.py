@@ -224,11 +224,8 @@ def with_layers_alike(text: Keys) -> Keys:
 
 def per_layer_width(text: Keys, default: int = 256) -> int:
     """Of the rows that each token has in each layer; 0: it has none. The class gives some where nothing is said."""
-    name = "hidden_size_per_layer_input"
-    if name in text.config and text.config[name] is None:
-        return 0
     text.note("Rows for each layer, and the layers that borrow keys, are counted; how they are used is not said.")
-    return text.count(name, default=default, least=0)
+    return text.count("hidden_size_per_layer_input", default=default, least=0)
 
 
 def borrowing_layers(text: Keys, n_layers: int, default: int = 0) -> int:

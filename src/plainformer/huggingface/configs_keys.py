@@ -30,6 +30,7 @@ MAKE_HEADS = ("hidden_size", "n_embd", "n_embed", "d_model", "num_attention_head
 HEADED: tuple[str, ...] = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
 HEADED += ("DoubleHeadsModel", "MTModel")
 ANSWERING = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification", "ForMultipleChoice")
+OWN_HEAD = "is no class that is known here: what its head holds cannot be said"
 ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
 
 
@@ -93,7 +94,7 @@ class Keys:
         value = self.config.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
             self.fault(name, value, "must be a number")
             return default
         return float(value)
@@ -177,6 +178,8 @@ class Keys:
         if name.endswith("ForSequenceClassification"):
             self.leave_unsaid(f"{name} answers at the last token of a row; the spec says at every one.")
             return replace(spec, head=self.answers(spec.d_model, bias=False))
+        if name.endswith("DoubleHeadsModel"):  # the second answers which of several texts goes on
+            return replace(spec, towers=(*spec.towers, self.answers(spec.d_model, 1)))
         return spec if self.headed() else replace(spec, head=None)
 
     def answers(self, d_in: int, n: int | None = None, *, bias: bool = True) -> Head:
@@ -203,8 +206,10 @@ class Keys:
         name = self.architecture()
         if not name or name.endswith(HEADED):
             return True
-        kind = "is a base class: it has no head over the vocabulary"
-        self.note(f"{name} {kind if name.endswith('Model') else 'has a head of its own kind, which is not counted'}.")
+        if name.endswith("Model"):
+            self.note(f"{name} is a base class: it has no head over the vocabulary.")
+        else:
+            self.fault("architectures", name, OWN_HEAD)
         return False
 
     def turned(self, d_head: int, share: float) -> int:
