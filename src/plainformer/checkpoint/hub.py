@@ -140,6 +140,9 @@ class Plan:
 UNUSED = (".EncDecAttention.relative_attention_bias.weight", ".k_scale", ".v_scale", ".attn.rotary_emb.cos_cached")
 
 
+MOST_FAULTS = 40  # told one by one
+
+
 class Lazy(dict[str, Any]):
     """Tensors by name, read when asked for."""
 
@@ -154,13 +157,17 @@ class Lazy(dict[str, Any]):
 def plan_of(source: Source) -> Plan:
     """Where everything goes. Refuses, all at once, what is absent, of another shape or dtype, or has no place."""
     reading = source.reading
+    n_layers = sum(len(stack.layers) for stack in (reading.spec.encoder, reading.spec.decoder) if stack)
+    if n_layers > len(source.tensors):  # told at once, not layer by layer
+        raise refuse(source.where, f"{len(source.tensors)} tensors", f"are too few for {n_layers:,} layers.")
     plan = Plan(source, reading.spec, plain(reading.model_type, source.tensors))
     faults = list(plan.faults())
     if not faults and own_head(reading.model_type, plan.spec, Lazy(plan)):
         plan = Plan(source, untie(plan.spec), plan.stored)
         faults = list(plan.faults())
     if faults:
-        raise PlainformerError(faults)
+        more = [Fault(source.where, len(faults), "faults in all")] if len(faults) > MOST_FAULTS else []
+        raise PlainformerError(faults[:MOST_FAULTS] + more)
     return plan
 
 

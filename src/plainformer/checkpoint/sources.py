@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -102,7 +103,9 @@ def pickled(file: Path) -> dict[str, Tensor]:
     try:
         if mapped:
             check_zip(file)
-        held = torch.load(file, map_location="cpu", mmap=mapped, weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a pickle's age: it is read or refused
+            held = torch.load(file, map_location="cpu", mmap=mapped, weights_only=True)
     except PlainformerError:
         raise
     except UnpicklingError as error:
