@@ -40,12 +40,12 @@ tiny_d = pf.presets["lesson"].d_model
 flow(
     "The weights of one block, in widths",
     {
-        "in": Box(0, 1.5, "one block\n12 d d + 13 d"),
+        "in": Box(0, 1.5, "one block\n12 d² + 13 d"),
         "norms": Box(1, 0, "two norms\n4 d"),
-        "qkv": Box(1, 1, "queries, keys, values\n3 d d + 3 d", 0),
-        "out": Box(1, 2, "attention's output\nd d + d", 0),
-        "up": Box(1, 3, "feed-forward up\n4 d d + 4 d", 1),
-        "down": Box(1, 4, "feed-forward down\n4 d d + d", 1),
+        "qkv": Box(1, 1, "queries, keys, values\n3 d² + 3 d", 0),
+        "out": Box(1, 2, "attention's output\nd² + d", 0),
+        "up": Box(1, 3, "feed-forward up\n4 d² + 4 d", 1),
+        "down": Box(1, 4, "feed-forward down\n4 d² + d", 1),
         "small": Box(2, 0, f"{4 * d:,}\nof GPT-2 small"),
         "a": Box(2, 1, f"{qkv:,}", 0),
         "b": Box(2, 2, f"{held(attention.out):,}", 0),

@@ -52,15 +52,12 @@ even = 51281 / 8
 # %% [figure: sizes]
 columns(
     "Where the parameters of the four sizes of GPT-2 are (millions)",
-    {
-        f"{size} {label(sum(of.values()))}": {part: n / 1e6 for part, n in of.items() if part != "norms"}
-        for size, of in four.items()
-    },
+    {f"{size} {label(sum(of.values()))}": {part: n / 1e6 for part, n in of.items()} for size, of in four.items()},
     "millions",
 )
 
 # %% [markdown]
-# **How to read it.** One column a size, cut by what the weights do; norms are left out, for they would be thinner than
+# **How to read it.** One column a size, cut by what the weights do, their sum on top; norms are there, but thinner than
 # a line. From left to right the tables grow a little and the rest a lot: tables are
 # {{100 * share["small"]["tables"]:.1f}} % of small and {{100 * share["XL"]["tables"]:.1f}} % of XL, feed-forward
 # networks {{100 * share["small"]["feed-forward"]:.1f}} % and {{100 * share["XL"]["feed-forward"]:.1f}} %. [computed]

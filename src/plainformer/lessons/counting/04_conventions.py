@@ -42,7 +42,7 @@ flow(
     [
         Arrow("tensors", "lesson"),
         Arrow("tensors", "untied"),
-        Arrow("tensors", "nanogpt", "pad, drop"),
+        Arrow("tensors", "nanogpt"),
         Arrow("nanogpt", "free"),
         Arrow("tensors", "lora"),
         Arrow("lora", "authors"),
