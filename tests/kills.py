@@ -25,7 +25,7 @@ PLACES: list[tuple[Any, str]] = [
     (os, "replace"),
     (runs, "save_file"),
     (pathlib.Path, "write_text"),
-    (Journal, "append"),
+    (Journal, "write"),
 ]
 
 

@@ -17,10 +17,12 @@ COMMANDS = {
     "demo": ("plainformer.cli.demo", "what this is, in two acts: sizes and attention; a GPT trained while you wait"),
     "size": ("plainformer.cli.size", "parameters, bytes, cache and operations of any transformer, exact"),
     "show": ("plainformer.cli.show", "the model as one PyTorch file to read; it needs nothing else of ours"),
+    "tokenize": ("plainformer.cli.tokenize", "a text of any size as tokens, made once and trained on often"),
     "train": ("plainformer.cli.train", "a GPT from a text; killed at any moment, it goes on from there"),
     "generate": ("plainformer.cli.generate", "text from a trained model, written as it comes"),
     "eval": ("plainformer.cli.evaluate", "how well a model predicts a text: each token once"),
     "inspect": ("plainformer.cli.inspect", "what a model does with a prompt: surprisal, causality, attention maps"),
+    "check": ("plainformer.cli.check", "your own code held against the formulas, and the name of its mistake"),
     "learn": ("plainformer.cli.learn", "lessons that run: how a transformer works, every number computed"),
     "export": ("plainformer.cli.export", "a folder that transformers loads, from a trained model"),
 }

@@ -18,14 +18,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     wait_asleep()
+    from plainformer.adapters import merge
     from plainformer.checkpoint import is_run, is_step, load
     from plainformer.checkpoint.exporting import export, size_of
     from plainformer.checkpoint.runs import tokenizer_file
+    from plainformer.spec import Linear
+    from plainformer.tree import walk
 
     shard_bytes, ours = size_of(args.shard_size), is_run(args.model) or is_step(args.model)
     published = not ours and os.path.isfile(Path(args.model) / "config.json")
+    model = load(args.model)
+    if any(isinstance(part, Linear) and part.lora for _, part in walk(model.spec)):
+        model = merge(model)
+        print("plainformer: adapters taken into the weights", file=sys.stderr)
     reading = export(
-        load(args.model),
+        model,
         args.folder,
         tokenizer_file(args.model) if ours else None,
         like=args.model if published else None,

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plainformer.cli.tokenize import text_arguments
 from plainformer.cli.trained import wait_asleep
 from plainformer.faults import refuse
 
@@ -24,7 +25,7 @@ SAMPLES, SAMPLE_TOKENS, SAMPLE_TEMPERATURE = 3, 200, 0.8
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", metavar="TEXT", nargs="*", help="files of UTF-8 text, joined in this order")
+    parser.add_argument("text", metavar="TEXT", nargs="*", help="files, folders, patterns; .jsonl; .gz, .zst; tokens")
     parser.add_argument("--out", metavar="RUN", help="the folder of the run: new, or with --resume its own")
     parser.add_argument("--resume", action="store_true", help="go on from the newest whole checkpoint in RUN")
     parser.add_argument("--plan", action="store_true", help="say what it would take, and train nothing")
@@ -34,8 +35,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--n-layers", type=int, metavar="N", help="(the preset's)")
     shape.add_argument("--n-heads", type=int, metavar="N", help="must divide --d-model (the preset's)")
     shape.add_argument("--context", type=int, metavar="N", help="tokens that it sees at once (the preset's)")
+    tune = parser.add_argument_group("a model to begin from")
+    tune.add_argument("--from", dest="base", metavar="MODEL", help="a run or a folder: its shape, tokenizer, weights")
+    tune.add_argument("--lora", type=int, metavar="R", help="train adapters of this rank alone")
+    tune.add_argument("--targets", metavar="NAMES", help="projections that get them, of q,k,v,out,up,down,head (q,v)")
     data = parser.add_argument_group("the text")
     data.add_argument("--tokenizer", metavar="KIND", help="characters, bytes or bpe:N (characters)")
+    text_arguments(data)
     data.add_argument("--validation", type=float, metavar="SHARE", help="the end of the text that is kept apart (0.1)")
     steps = parser.add_argument_group("the steps")
     steps.add_argument("--steps", type=int, metavar="N", help="updates of the weights (the recipe's)")
@@ -130,11 +136,12 @@ def tell(out: str, outcome: Outcome, as_json: bool) -> int:
         "val_bits_per_byte": measured.get("val_bits_per_byte"),
         "val_step": measured.get("step"),
         "saved": str(outcome.saved),
+        **compared(Path(out), outcome),
     }
     if as_json:
         print(json.dumps(facts))
     elif outcome.ending in ("done", "nothing to do"):
-        for line in table(facts):
+        for line in [*table(facts), *beside(facts)]:
             print(line)
     words = {
         "done": f"done: plainformer generate {shlex.quote(out)}",
@@ -146,6 +153,39 @@ def tell(out: str, outcome: Outcome, as_json: bool) -> int:
     }
     print(f"plainformer: {words[outcome.ending]}", file=sys.stderr)
     return STATUS[outcome.ending]
+
+
+def compared(run: Path, outcome: Outcome) -> dict[str, Any]:
+    """What was planned, what it took, and the one over the other, of a run that this process has ended."""
+    from plainformer.checkpoint.runs import read_json
+    from plainformer.training.forecast import of_json
+
+    planned = of_json(read_json(run / "run.json").get("planned"))
+    if planned is None or outcome.taken is None:
+        return {}
+    taken = outcome.taken
+    return {"planned": planned.to_json(), "taken": taken.to_json(), "ratio": planned.beside(taken)}
+
+
+def beside(facts: dict[str, Any]) -> list[str]:
+    """Planned, taken and the ratio, a line each."""
+    from plainformer.report.figures import short
+
+    if "planned" not in facts:
+        return []
+
+    def shown(name: str, n: float | None) -> str:
+        if n is None:
+            return "-"
+        plain = {"parameters": f"{n:,.0f}", "memory": short(n, "B"), "flops": f"{short(n)}FLOPs"}
+        return plain.get(name, f"{n:,.1f}")
+
+    lines = [f"{'':<12}{'planned':>14}{'taken':>14}{'ratio':>8}"]
+    for name in ("parameters", "memory", "flops", "seconds"):
+        cells = [shown(name, facts[side][name]).rjust(14) for side in ("planned", "taken")]
+        ratio = facts["ratio"][name]
+        lines.append(f"{name:<12}{''.join(cells)}{'-' if ratio is None else format(ratio, '.3f'):>8}")
+    return lines
 
 
 def table(facts: dict[str, Any]) -> list[str]:
@@ -163,6 +203,7 @@ def show_plan(planned: Planned, as_json: bool) -> int:
 
     from plainformer.cost import Cost
     from plainformer.report.figures import short
+    from plainformer.training.progress import clock
 
     settings, text = planned.settings, planned.text
     cost = Cost.of(planned.spec, settings.batch_size, settings.context, dtype="float32")
@@ -178,6 +219,7 @@ def show_plan(planned: Planned, as_json: bool) -> int:
         "tokens": tokens,
         "epochs": tokens / text.n_train,
         "flops": cost.training_flops(tokens),
+        "planned": planned.forecast.to_json(),
         "settings": asdict(settings),
     }
     if as_json:
@@ -192,6 +234,11 @@ def show_plan(planned: Planned, as_json: bool) -> int:
         f"({tokens / text.n_train:.1f} times the text)",
         "operations": f"{short(cost.training_flops(tokens))}FLOPs",
     }
+    memory, seconds = planned.forecast.memory, planned.forecast.seconds
+    if memory is not None:
+        rows["memory"] = f"{short(memory, 'B')} at most, this program and a copy that is being saved included"
+    if seconds is not None:
+        rows["time"] = f"{clock(seconds)} by a few steps on this machine, evaluations included"
     for name, value in rows.items():
         print(f"{name:<12}{value}")
     return 0

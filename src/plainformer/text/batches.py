@@ -1,6 +1,6 @@
 """Tokens -> batches to train on, and blocks to evaluate on.
 
-Shapes: B batch, T positions.
+Shapes: B batch, M rows of it, R rows beside it, T positions, S one more.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ class Batches:
     the two ends, which another epoch's first token brings in. A batch may hold the end of one epoch and the start of
     the next. The order is computed, never stored: memory and the time for one step do not grow with the text.
 
-    tokens: tokens_N, a memory map will do. n_windows: windows an epoch.
+    tokens: tokens_N, a memory map will do. n_windows: windows an epoch. end: the token that ends a document, where
+    nothing is to be learned from the document before: what follows it is then no target.
     """
 
-    def __init__(self, tokens: npt.NDArray[Any], seq_len: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, tokens: npt.NDArray[Any], seq_len: int, batch_size: int, seed: int, end: int | None = None
+    ) -> None:
         for name, value in (("seq_len", seq_len), ("batch_size", batch_size)):
             if value < 1:
                 raise refuse(name, value, "must be at least 1")
         check_lengths(seq_len, train=len(tokens))
-        self.tokens, self.seq_len, self.batch_size, self.seed = tokens, seq_len, batch_size, operator.index(seed)
+        self.tokens, self.seq_len, self.batch_size, self.end = tokens, seq_len, batch_size, end
         self.n_windows = max(1, (len(tokens) - seq_len) // seq_len)
         self._n_firsts = len(tokens) - self.n_windows * seq_len  # how many tokens an epoch could start from
-        self._half_bits = max(1, ((self.n_windows - 1).bit_length() + 1) // 2)
+        self.order = Order(self.n_windows, batch_size, seed)
 
     def at(self, step: int, rows: range | None = None, n_more: int = 0) -> tuple[Block, Block]:
         """(x_BT, y_BT) of one step, counted from 0: int64, y_BT the tokens that follow x_BT's.
@@ -50,34 +53,47 @@ class Batches:
             raise refuse("step", step, "must be at least 0")
         starts = self.starts(step)
         wanted = starts if rows is None else starts[rows.start : rows.stop]
-        window_BT = np.empty((len(wanted), self.seq_len + 1), np.int64)
+        window_BS = np.empty((len(wanted), self.seq_len + 1), np.int64)
         for row, start in enumerate(wanted):
-            window_BT[row] = self.tokens[start : start + self.seq_len + 1]
-        return made_up(window_BT[:, :-1].copy(), window_BT[:, 1:].copy(), n_more)
+            window_BS[row] = self.tokens[start : start + self.seq_len + 1]
+        x_BT, y_BT = window_BS[:, :-1].copy(), window_BS[:, 1:].copy()
+        return made_up(x_BT, apart(x_BT, y_BT, self.end), n_more)
 
     def starts(self, step: int) -> list[int]:
         """Where the windows of one step's rows start among the tokens."""
-        found: list[int] = []
+        return [(first * self._n_firsts >> 64) + window * self.seq_len for first, window in self.order.at(step)]
+
+
+class Order:
+    """The numbers 0 ... n - 1 in a random order, epoch after epoch, each once an epoch: computed, never stored."""
+
+    def __init__(self, n: int, batch_size: int, seed: int) -> None:
+        self.n, self.batch_size, self.seed = n, batch_size, operator.index(seed)
+        self._half_bits = max(1, ((n - 1).bit_length() + 1) // 2)
+
+    def at(self, step: int) -> list[tuple[int, int]]:
+        """(64 bits by chance of its epoch, number) for each row of one step."""
+        found: list[tuple[int, int]] = []
         first = step * self.batch_size
         while len(found) < self.batch_size:
-            epoch, begin = divmod(first + len(found), self.n_windows)
-            n_rows = min(self.batch_size - len(found), self.n_windows - begin)
-            offset, keys = self._draw(epoch)
-            windows = self._shuffled(np.arange(begin, begin + n_rows, dtype=np.uint64), keys)
-            found += [offset + window * self.seq_len for window in windows.tolist()]
+            epoch, begin = divmod(first + len(found), self.n)
+            n_rows = min(self.batch_size - len(found), self.n - begin)
+            drawn, keys = self._draw(epoch)
+            numbers = self._shuffled(np.arange(begin, begin + n_rows, dtype=np.uint64), keys)
+            found += [(drawn, number) for number in numbers.tolist()]
         return found
 
     def _draw(self, epoch: int) -> tuple[int, list[np.uint64]]:
-        """An epoch's first token and the keys of its order, from a hash: the same on every machine, for ever."""
+        """64 bits and the keys of an epoch's order, from a hash: the same on every machine, for ever."""
         drawn = hashlib.shake_256(f"plainformer batches {self.seed} {epoch}".encode()).digest(8 * (_ROUNDS + 1))
         words = [int.from_bytes(drawn[8 * i : 8 * i + 8], "little") for i in range(_ROUNDS + 1)]
-        return words[0] * self._n_firsts >> 64, [np.uint64(word) for word in words[1:]]
+        return words[0], [np.uint64(word) for word in words[1:]]
 
     def _shuffled(self, indices: npt.NDArray[np.uint64], keys: list[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Each index's place in the epoch's order: a permutation of 0 ... n_windows - 1.
+        """Each index's place in the epoch's order: a permutation of 0 ... n - 1.
 
         A Feistel network (Luby and Rackoff 1988) permutes 0 ... 4^h - 1 whatever its round function is; an index that
-        lands beyond n_windows goes through again until it lands inside (Black and Rogaway 2002, "cycle walking").
+        lands beyond n goes through again until it lands inside (Black and Rogaway 2002, "cycle walking").
         """
         half = np.uint64(self._half_bits)
         mask = np.uint64((1 << self._half_bits) - 1)
@@ -88,8 +104,13 @@ class Batches:
             for key in keys:
                 left, right = right, left ^ (_mixed(right ^ key) & mask)
             indices[outside] = left << half | right
-            outside = indices >= self.n_windows
+            outside = indices >= self.n
         return indices
+
+
+def apart(x_MT: Block, y_MT: Block, end: int | None) -> Block:
+    """The targets, without those that follow the end of a document."""
+    return y_MT if end is None else np.where(x_MT == end, -1, y_MT)
 
 
 def made_up(x_MT: Block, y_MT: Block, n_more: int) -> tuple[Block, Block]:

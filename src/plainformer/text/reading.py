@@ -16,6 +16,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -85,35 +86,43 @@ def read_bytes(paths: Paths) -> Iterator[bytes]:
     """The files' bytes in blocks of at most 1 MiB, unpacked, else nothing changed and nothing dropped."""
     for path in as_paths(paths):
         try:
-            with opened(path) as file:
+            if path.suffix == ".zst":
+                yield from unpacked(path)
+                continue
+            with cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as file:
                 while block := file.read(BLOCK_BYTES):
                     yield block
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise refuse(str(path), str(error), "this file is damaged: it cannot be unpacked") from None
+            raise unpackable(path, error) from None
         except OSError as error:
             raise unreadable(path, error) from None
-        except PlainformerError:
-            raise
-        except Exception as error:
-            if type(error).__name__ != "ZstdError":
-                raise
-            raise refuse(str(path), str(error), "this file is damaged: it cannot be unpacked") from None
 
 
-def opened(path: Path) -> IO[bytes]:
-    """A file to read, unpacked by its name's ending."""
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if path.suffix == ".zst":
-        try:
-            from importlib import import_module
+def unpackable(path: Path, error: object) -> PlainformerError:
+    return refuse(str(path), str(error), "this file is damaged: it cannot be unpacked")
 
-            zstandard: Any = import_module("zstandard")
-        except ImportError:
-            hint = "pip install 'plainformer[zstd]', or unpack it first"
-            raise refuse(str(path), path.suffix, "needs the zstandard package", hint) from None
-        return cast(IO[bytes], zstandard.open(path, "rb"))
-    return path.open("rb")
+
+def unpacked(path: Path) -> Iterator[bytes]:
+    """What is in a .zst, frame after frame. One that is cut short is refused, which the package's own reader passes."""
+    try:
+        zstandard: Any = import_module("zstandard")
+    except ImportError:
+        hint = "pip install 'plainformer[zstd]', or unpack it first"
+        raise refuse(str(path), path.suffix, "needs the zstandard package", hint) from None
+    frame = None
+    with path.open("rb") as file:
+        while packed := file.read(BLOCK_BYTES >> 4):
+            while packed:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    block = frame.decompress(packed)
+                except zstandard.ZstdError as error:
+                    raise unpackable(path, error) from None
+                for start in range(0, len(block), BLOCK_BYTES):
+                    yield block[start : start + BLOCK_BYTES]
+                packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None:
+        raise unpackable(path, "it ends inside a frame")
 
 
 def is_rows(path: Path) -> bool:

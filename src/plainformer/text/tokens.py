@@ -17,10 +17,9 @@ Shapes: N tokens of a text; V vocabulary.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plainformer.faults import refuse
+from plainformer.text.encoding import encoded
 from plainformer.text.files import written_beside
-from plainformer.text.reading import (
-    Notice,
-    Paths,
-    as_paths,
-    read_bytes,
-    read_text,
-    total_bytes,
-    unreadable,
-    word_pieces,
-)
-from plainformer.text.tokenizers import PIECES_AT_ONCE, Ids, Tokenizer
+from plainformer.text.reading import Notice, Paths, total_bytes, unreadable
+from plainformer.text.tokenizers import Ids, Tokenizer
 from plainformer.text.vocabulary import no_text
 
 _MAGIC = b"PFTOKENS"
@@ -99,47 +90,54 @@ class TokenFile:
 
 
 def write_tokens(
-    paths: Paths, tokenizer: Tokenizer, out: str | Path, progress: Progress | None = None, notice: Notice | None = None
+    paths: Paths,
+    tokenizer: Tokenizer,
+    out: str | Path,
+    progress: Progress | None = None,
+    notice: Notice | None = None,
+    workers: int | None = None,
 ) -> TokenFile:
     """Encode the text of `paths` into the file `out`, as a stream: a few MB of memory for a text of any size.
 
     Until it is whole nothing stands at `out`; on a full disk, Ctrl-C or text that cannot be encoded nothing stays.
     The bytes kind reads the files as they are and keeps every byte, a byte-order mark too; the other kinds read UTF-8.
+    workers: as in `encoding.encoded`.
     """
-    width = 1 if tokenizer.n_tokens <= 1 << 8 else 2 if tokenizer.n_tokens <= 1 << 16 else 4
-    n_tokens = n_bytes = 0
-    total = total_bytes(paths)
-    out = Path(out)
-    with written_beside(out) as file:
-        file.write(bytes(_HEADER.size))
-        for ids_N, read in _encoded(as_paths(paths), tokenizer, notice):
-            file.write(ids_N.astype(f"<u{width}").data)
-            n_tokens, n_bytes = n_tokens + ids_N.size, n_bytes + read
+    n_bytes, total = 0, total_bytes(paths)
+
+    def ids() -> Iterator[tuple[Ids, int]]:
+        nonlocal n_bytes
+        for ids_N, read in encoded(paths, tokenizer, notice, workers):
+            yield ids_N, read
+            n_bytes += read
             if progress is not None:
                 progress(n_bytes, total)
+
+    return write_ids(ids(), tokenizer, out, paths)
+
+
+def width_of(tokenizer: Tokenizer) -> int:
+    """Bytes an id: the fewest that hold the vocabulary."""
+    return 1 if tokenizer.n_tokens <= 1 << 8 else 2 if tokenizer.n_tokens <= 1 << 16 else 4
+
+
+def write_ids(
+    made: Iterable[tuple[npt.NDArray[Any], int]], tokenizer: Tokenizer, out: str | Path, paths: Paths
+) -> TokenFile:
+    """A token file of ids as they come, each lot with the bytes of text it stands for. Refuses a text without any."""
+    width, out = width_of(tokenizer), Path(out)
+    n_tokens = n_bytes = 0
+    with written_beside(out) as file:
+        file.write(bytes(_HEADER.size))
+        for ids_N, read in made:
+            file.write(ids_N.astype(f"<u{width}").data)
+            n_tokens, n_bytes = n_tokens + ids_N.size, n_bytes + read
         if not n_tokens:
             raise no_text(paths)
         file.seek(0)
         sha256 = bytes.fromhex(tokenizer.sha256)
         file.write(_HEADER.pack(_MAGIC, _VERSION, width, n_tokens, n_bytes, sha256))
     return TokenFile.open(out, tokenizer)
-
-
-def _encoded(paths: tuple[Path, ...], tokenizer: Tokenizer, notice: Notice | None) -> Iterator[tuple[Ids, int]]:
-    """The text's ids, a block at a time, each with how many bytes of text it stands for."""
-    if tokenizer.kind == "bytes":
-        for block in read_bytes(paths):
-            yield np.frombuffer(block, np.uint8).astype(np.int32), len(block)
-    elif tokenizer.kind == "characters":
-        for path in paths:
-            offset = 0
-            for text in read_text(path, notice):
-                yield tokenizer.encode(text, str(path), offset), len(text.encode())
-                offset += len(text)
-    else:
-        pieces = word_pieces(read_text(paths, notice))
-        while some := list(islice(pieces, PIECES_AT_ONCE)):
-            yield tokenizer.encode_pieces(some), sum(len(piece.encode()) for piece in some)
 
 
 def split(n_tokens: int, share: float = 0.1) -> tuple[range, range]:

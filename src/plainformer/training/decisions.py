@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
@@ -18,6 +18,7 @@ from plainformer.presets import presets
 from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import check_lengths
+from plainformer.training.material import TOKENIZER, VALIDATION, Text
 from plainformer.training.recipe import DTYPES, OF_PRESET, RECIPES, Recipe, Settings
 from plainformer.training.schedule import Schedule
 
@@ -37,21 +38,18 @@ DECISIONS = (
         "dtype",
         "eval_every",
         "save_every",
+        "field",
+        "documents",
+        "base",
+        "lora",
+        "targets",
     ),
 )
 COUNTS = ("d_model", "n_layers", "n_heads", "context", "batch_size", "micro_batch", "steps", "eval_every", "save_every")
 MOST_LAYERS = 10_000
-PRESET, TOKENIZER, VALIDATION = "small", "characters", 0.1
-
-
-@dataclass(frozen=True)
-class Text:
-    """What is known of the text once it is tokens."""
-
-    n_tokens: int
-    n_train: int
-    n_validation: int
-    vocab_size: int
+PRESET = "small"
+TUNED = 0.1  # of the peak rates where all weights of a trained model go on
+MOST_TUNED = 1024  # tokens of context that a model begun from another is trained on, where none is asked for
 
 
 def check_asked(asked: Asked) -> None:
@@ -82,11 +80,12 @@ def check_asked(asked: Asked) -> None:
 
 
 def flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return "--from" if name == "base" else "--" + name.replace("_", "-")
 
 
 def recipe_for(asked: Asked) -> Recipe:
-    return RECIPES[asked.get("optimizer") or OF_PRESET.get(asked.get("preset", PRESET), "muon")]
+    preset = "adamw" if "base" in asked else OF_PRESET.get(asked.get("preset", PRESET), "muon")
+    return RECIPES[asked.get("optimizer") or preset]
 
 
 def spec_for(asked: Asked, vocab_size: int) -> Spec:
@@ -102,7 +101,11 @@ def fastest_dtype() -> str:
 
 
 def check_text(text: Text, context: int) -> None:
-    """Refuse a text with a part shorter than one window, with what would help."""
+    """Refuse a text with a part shorter than one window, with what would help; pairs are as long as they are."""
+    if text.pairs is not None:
+        if not text.pairs[0]:
+            raise refuse("TEXT", f"{text.pairs[1]} pairs", "none is left to train on", "use a smaller --validation")
+        return
     try:
         check_lengths(context, text.n_train, text.n_validation or None)
     except PlainformerError as refused:
@@ -120,18 +123,19 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
     n_steps = steps or asked.get("steps") or recipe.steps
     batch_size = asked.get("batch_size", recipe.batch_size)
     rates = recipe.rates
-    if "lr" in asked:  # the other groups keep their proportion to it
-        times = asked["lr"] / rates.matrices
+    tuned = "base" in asked and "lora" not in asked
+    if "lr" in asked or tuned:  # the other groups keep their proportion to it
+        times = asked.get("lr", rates.matrices * TUNED) / rates.matrices
         rates = replace(
             rates,
-            matrices=asked["lr"],
+            matrices=rates.matrices * times if "lr" not in asked else asked["lr"],
             embedding=rates.embedding * times,
             head=rates.head * times,
             rest=rates.rest * times,
         )
     shape = asked.get("schedule", recipe.shape)
     return Settings(
-        preset=asked.get("preset", PRESET),
+        preset=asked.get("preset", PRESET if "base" not in asked else ""),
         tokenizer=asked.get("tokenizer", TOKENIZER),
         validation=asked.get("validation", VALIDATION),
         initial=recipe.initial,
@@ -144,7 +148,7 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
             floor=recipe.floor,
         ),
         clip=recipe.clip,
-        context=spec.max_seq_len,
+        context=asked.get("context", spec.max_seq_len if "base" not in asked else min(spec.max_seq_len, MOST_TUNED)),
         batch_size=batch_size,
         micro_batch=min(asked.get("micro_batch", batch_size), batch_size),
         steps=n_steps,
@@ -153,6 +157,10 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
         threads=torch.get_num_threads(),
         eval_every=asked.get("eval_every", -(-n_steps // 4)),
         save_every=asked.get("save_every", -(-n_steps // 10)),
+        documents=text.documents,
+        field=text.field,
+        base=asked.get("base"),
+        trained="adapters" if "lora" in asked else "all",
     )
 
 
@@ -188,7 +196,7 @@ def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mappi
         "lr": settings.rates.matrices,
         "warmup": settings.schedule.warmup,
         "schedule": settings.schedule.shape,
-        "minutes": kept.get("minutes"),
+        **{name: kept.get(name) for name in ("minutes", "lora", "targets", "documents", "field")},
     }
     return [
         Fault(flag(name), value, f"the run was started with {decided[name]}", "leave it out, or start another run")

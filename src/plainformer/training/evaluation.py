@@ -16,8 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from plainformer.faults import refuse
 from plainformer.model import Transformer, cross_entropy
 from plainformer.text import eval_blocks
+from plainformer.text.batches import apart
+from plainformer.text.pairs import Pairs, pair_passes
 from plainformer.training.processes import ALONE, Processes, Scores
 
 AT_ONCE = 8192  # positions a pass
@@ -76,6 +79,8 @@ def evaluate(
     progress: Callable[[int], None] = lambda _: None,
     processes: Processes = ALONE,
     scores: nn.Module | None = None,
+    end: int | None = None,
+    pairs: Pairs | None = None,
 ) -> Evaluation | None:
     """Score the text in side-by-side blocks of `context` targets, or in blocks that start every `stride` tokens.
 
@@ -84,36 +89,50 @@ def evaluate(
     tokenizer (text.token_bytes); rows of the head beyond it are never scored. Refuses fewer than 2 tokens. `go_on` is
     asked before each pass: False gives it up, and the answer is None; `progress` is told of the targets scored so far.
     Many processes take turns at the passes, and each has the whole answer. scores: as `processes.wrapped` gave it.
+    end: a token after which nothing is scored: another document begins. pairs: scored in the text's place, each from
+    its prompt, completions alone.
     """
     scores = scores or Scores(model)
     context = model.spec.max_seq_len if context is None else min(context, model.spec.max_seq_len)
     nats, n_targets, n_bytes = 0.0, 0, 0
-    blocks = passes(tokens_N, context, stride, len(length_V))
+    if pairs is not None:
+        blocks = pair_passes(pairs, context, at_once(context, len(length_V)))
+    else:
+        blocks = passes(tokens_N, context, stride, len(length_V))
     while turn := list(islice(blocks, processes.world)):
         if processes.any(not go_on()):
             return None
         mine = processes.rank < len(turn)
         x_BT, y_BT, first = turn[processes.rank if mine else 0]  # one that is left over goes along: all must take part
-        found = scored(scores, x_BT, y_BT, first, len(length_V), model.device)
+        found = scored(scores, x_BT, apart(x_BT, y_BT, end), first, len(length_V), model.device)
         nats += found if mine else 0.0
-        for _, y_BT, first in turn:
-            n_targets += y_BT[:, first:].size
-            n_bytes += int(length_V[y_BT[:, first:]].sum())
+        for x_BT, y_BT, first in turn:
+            real = apart(x_BT, y_BT, end)[:, first:]
+            real = real[real >= 0]
+            n_targets += real.size
+            n_bytes += int(length_V[real].sum())
         progress(n_targets)
+    if not n_targets:
+        raise refuse("text", "0 targets", "nothing in it is scored", "use a longer text")
     return Evaluation(processes.sums(nats)[0], n_targets, n_bytes, context, stride or context)
+
+
+def at_once(context: int, n_tokens: int) -> int:
+    """Rows of a pass, as memory allows."""
+    return max(1, min(AT_ONCE // context, LOGITS_AT_ONCE // (context * n_tokens)))
 
 
 def passes(
     tokens_N: npt.NDArray[Any], context: int, stride: int | None, n_tokens: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]]:
     """Blocks of one length that score from one place on, as many at once as memory allows."""
-    at_once = max(1, min(AT_ONCE // context, LOGITS_AT_ONCE // (context * n_tokens)))
+    n_rows = at_once(context, n_tokens)
     blocks = eval_blocks(tokens_N, context, stride)
     for (_, first), alike in groupby(blocks, key=lambda block: (len(block[0]), block[2])):
         some: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         for x_T, y_T, _ in alike:
             some.append((x_T, y_T))
-            if len(some) == at_once:
+            if len(some) == n_rows:
                 yield np.stack([x for x, _ in some]), np.stack([y for _, y in some]), first
                 some = []
         if some:

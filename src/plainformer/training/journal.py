@@ -34,10 +34,13 @@ class Journal:
 
     def append(self, row: Mapping[str, Any]) -> None:
         try:
-            self.file.write(line(row))
-            self.file.flush()
+            self.write(line(row))
         except OSError as error:
             raise unwritable(self.path, error) from None
+
+    def write(self, data: bytes) -> None:
+        self.file.write(data)
+        self.file.flush()
 
     def settle(self) -> None:
         """Wait until all rows are on the disk."""

@@ -27,16 +27,21 @@ from plainformer.checkpoint.runs import (
 )
 from plainformer.model import Transformer
 from plainformer.text import Batches, TokenFile, split, token_bytes
+from plainformer.text.encoding import end_id
 from plainformer.text.files import written_beside
+from plainformer.text.pairs import PairBatches
 from plainformer.training.balance import Traffic
 from plainformer.training.evaluation import Evaluation, evaluate
+from plainformer.training.finetuning import choose_trained
+from plainformer.training.forecast import Forecast, taken
 from plainformer.training.journal import Journal, draw, rows
+from plainformer.training.material import TOKENS, pairs_of, tell
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.processes import ALONE, Processes, Scores, whole
 from plainformer.training.progress import Progress
 from plainformer.training.saving import Saving
 from plainformer.training.spikes import IN_A_ROW, Spikes
-from plainformer.training.starting import TOKENS, Sample, settings_of, tell, titled
+from plainformer.training.starting import Sample, settings_of, titled
 from plainformer.training.step import BadStep, check, gradients
 
 Ending = Literal["done", "nothing to do", "stopped", "bad step"]
@@ -52,6 +57,7 @@ class Outcome:
     saved: Path  # the newest whole step
     cause: str = ""  # of a bad step, or the signal
     evaluation: Evaluation | None = None
+    taken: Forecast | None = None  # of a run that this process has ended
 
 
 class Stop:
@@ -104,7 +110,10 @@ class Run:
         self.tokenizer = tokenizer_of(folder)
         self.length_V = token_bytes(self.tokenizer)
         self.tokens = TokenFile.open(folder / TOKENS, self.tokenizer)
-        self.train, self.validation = split(self.tokens.n_tokens, self.settings.validation)
+        self.pairs = pairs_of(folder, self.tokens) if self.settings.documents == "pairs" else None
+        n_all = self.tokens.n_tokens if self.pairs is None else len(self.pairs)
+        self.train, self.validation = split(n_all, self.settings.validation)
+        self.end = end_id(self.tokenizer) if self.settings.documents == "apart" else None
         saved = newest(folder)
         state = state_of(saved)
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
@@ -113,6 +122,7 @@ class Run:
         self.evaluation: Evaluation | None = None  # the newest of this process
         with torch.device("meta" if processes.shard else processes.device):
             self.model = Transformer(spec_of(folder), initial=None)
+        choose_trained(self.model, self.settings)
         if processes.shard:  # no process ever holds all weights
             self.scores = processes.wrapped(self.model)
             self.model.to_empty(device=processes.device)
@@ -123,8 +133,11 @@ class Run:
         self.optimizers = optimizers_for(self.model, self.settings)
         self.optimizers.restore(optimizer_of(saved, self.optimizers.named), str(saved / OPTIMIZER))
         self.traffic: Traffic = {}  # of the last step: each mixture's tokens by expert
-        settings = self.settings
-        self.batches = Batches(self.tokens.slice(self.train), settings.context, settings.batch_size, settings.seed)
+        how = self.settings.context, self.settings.batch_size, self.settings.seed
+        if self.pairs is not None:
+            self.batches: Batches | PairBatches = PairBatches(self.pairs.part(self.train), *how)
+        else:
+            self.batches = Batches(self.tokens.slice(self.train), *how, self.end)
         was = int(state.get("processes", processes.world))
         if was != processes.world and processes.first and self.step:
             tell(f"{processes.world} processes, {was} before: equal to 1e-5, not to the bit")
@@ -257,7 +270,9 @@ def advance(
         processes.led(saving.wait)
         finished = finish(run, journal, stop, sample, progress)
     ending: Ending = "stopped" if stop.asked else "done" if finished else "nothing to do"
-    return Outcome(ending, run.step, newest(run.folder), stop.asked, run.evaluation)
+    alone = ending == "done" and not processes.shard and processes.first
+    took = taken(run.model, settings, run.seconds) if alone else None
+    return Outcome(ending, run.step, newest(run.folder), stop.asked, run.evaluation, took)
 
 
 def way(run: Run) -> str:

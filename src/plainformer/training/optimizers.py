@@ -95,15 +95,16 @@ class Muon(Optimizer):
 class Optimizers:
     """The optimisers of one model, as one: their rates by step, their tensors by name.
 
-    Which weight goes where is decided by its kind in the ledger and its number of axes, never by its name.
+    Which weight goes where is decided by its kind in the ledger and its number of axes, never by its name. Weights that
+    ask for no gradient, as those beside adapters, are in none of them.
     """
 
     def __init__(self, model: Transformer, rates: Rates, dtype: torch.dtype | None = None) -> None:
         """dtype: of Muon's orthogonalisation."""
         self.rates = rates
-        self.named = dict(model.named_parameters())
+        self.named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         groups: dict[str, list[Tensor]] = {}
-        for w in Ledger.of(model.spec).weights:
+        for w in (w for w in Ledger.of(model.spec).weights if w.name in self.named):
             groups.setdefault(self.group_of(w.kind, len(w.shape)), []).append(self.named[w.name])
         self.inner: list[Optimizer] = []
         if matrices := groups.pop("muon", []):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from plainformer.text.reading import Documents
 from plainformer.training.schedule import Schedule, Shape
 
 
@@ -92,6 +93,10 @@ class Settings:
     threads: int
     eval_every: int
     save_every: int
+    documents: Documents = "joined"
+    field: str = "text"  # of a row of .jsonl
+    base: str | None = None  # the model that it was begun from
+    trained: Literal["all", "adapters"] = "all"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.runs import CHECKPOINTS, is_run, read_json, spec_of, write_step
 from plainformer.faults import PlainformerError, refuse
+from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.spec import Spec
-from plainformer.text import TokenFile, Tokenizer, read_bytes, split, train_tokenizer, write_tokens
-from plainformer.text.reading import total_bytes
+from plainformer.text import TokenFile, Tokenizer
 from plainformer.training.decisions import (
     SIZES,
-    TOKENIZER,
-    VALIDATION,
     Asked,
-    Text,
     check_asked,
     check_memory,
     check_text,
@@ -35,17 +29,16 @@ from plainformer.training.decisions import (
     spec_for,
     versions,
 )
+from plainformer.training.finetuning import adapted, begun_from, first_weights
+from plainformer.training.forecast import Forecast, forecast
+from plainformer.training.material import TOKENS, Text, Words, facts, taken_in, tell
 from plainformer.training.recipe import Settings
 from plainformer.training.timing import steps_in
 from plainformer.tree import to_json
 
 VERSION = 1
-TOKENS = "tokens.bin"
+MANY_PARAMETERS, MANY_LAYERS = 50_000_000, 300  # a model of more is not made at once: it is said
 Sample = Callable[[Transformer, Tokenizer], str]
-
-
-def tell(words: str) -> None:
-    print(f"plainformer: {words}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -56,6 +49,7 @@ class Planned:
     settings: Settings
     text: Text
     tokenizer: Tokenizer
+    forecast: Forecast
 
 
 def check_out(out: Path) -> None:
@@ -66,38 +60,33 @@ def check_out(out: Path) -> None:
         raise refuse("--out", str(out), "is there and holds something else", "name a new folder")
 
 
-def facts(files: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Each file's name, size and SHA-256."""
-    found = []
-    for file in files:
-        total = hashlib.sha256()
-        for block in read_bytes(file):
-            total.update(block)
-        found.append({"file": str(file), "bytes": total_bytes(file), "sha256": total.hexdigest()})
-    return found
+def shaped(asked: Asked, text: Text, source: Transformer | None) -> tuple[Spec, Settings]:
+    """The spec and every decision; refuses a text that is too short and a model that this machine cannot hold."""
+    spec = spec_for(asked, text.vocab_size) if source is None else adapted(source.spec, asked)
+    settings = decide(asked, text, spec)
+    if settings.context > spec.max_seq_len:
+        rule = f"the model has {spec.max_seq_len:,} positions"
+        raise refuse("--context", settings.context, rule, f"--context {spec.max_seq_len}")
+    check_text(text, settings.context)
+    check_memory(spec, settings)
+    return spec, settings
 
 
-def tokenize(files: Sequence[str | Path], asked: Asked, folder: Path) -> tuple[Tokenizer, Text]:
-    """Write tokenizer.json and the tokens into a folder; refuse a text that is too short for anything."""
-    tokenizer = train_tokenizer(asked.get("tokenizer", TOKENIZER), list(files), tell)
-    n_tokens = write_tokens(list(files), tokenizer, folder / TOKENS).n_tokens
-    train, validation = split(n_tokens, asked.get("validation", VALIDATION))
-    return tokenizer, Text(n_tokens, len(train), len(validation), tokenizer.n_tokens)
-
-
-def plan(files: Sequence[str | Path], asked: Asked) -> Planned:
+def plan(words: Words, asked: Asked) -> Planned:
     """What a run would be. Nothing stays on the disk."""
     check_asked(asked)
-    spec_for(asked, vocab_size=2)  # an unknown preset or sizes that do not fit: said before any text is read
+    source, given = begun_from(asked) or (None, None)
+    if source is None:
+        spec_for(asked, vocab_size=2)  # an unknown preset or sizes that do not fit: said before any text is read
     with TemporaryDirectory() as folder:
-        tokenizer, text = tokenize(files, asked, Path(folder))
-        spec = spec_for(asked, text.vocab_size)
-        check_text(text, spec.max_seq_len)
-        return Planned(spec, decide(asked, text, spec), text, tokenizer)
+        tokenizer, text = taken_in(words, asked, Path(folder), given)
+        spec, settings = shaped(asked, text, source)
+        tokens = TokenFile.open(Path(folder) / TOKENS, tokenizer)
+        return Planned(spec, settings, text, tokenizer, forecast(spec, settings, text, tokens, measured=True))
 
 
 def start(
-    files: Sequence[str | Path],
+    words: Words,
     out: str | Path,
     asked: Asked,
     sample: Sample | None = None,
@@ -109,19 +98,23 @@ def start(
     """
     out, begun = Path(out), time.monotonic() if begun is None else begun
     check_asked(asked)
-    spec_for(asked, vocab_size=2)
+    source, given = begun_from(asked) or (None, None)
+    if source is None:
+        spec_for(asked, vocab_size=2)
     check_out(out)
     with folder_beside(out) as part:
-        tokenizer, text = tokenize(files, asked, part)
-        spec = spec_for(asked, text.vocab_size)
-        check_text(text, spec.max_seq_len)
-        settings = decide(asked, text, spec)
-        check_memory(spec, settings)
+        tokenizer, text = taken_in(words, asked, part, given)
+        spec, settings = shaped(asked, text, source)
+        n_parameters = Ledger.of(spec).total
+        if n_parameters > MANY_PARAMETERS or len(spec.main.layers) > MANY_LAYERS:
+            tell(f"making {n_parameters:,} parameters in {len(spec.main.layers):,} layers")
+        tokens = TokenFile.open(part / TOKENS, tokenizer)
         if "minutes" in asked:
-            n_steps = steps_in(asked["minutes"] * 60, spec, settings, TokenFile.open(part / TOKENS), begun)
+            if text.pairs is not None:
+                raise refuse("--minutes", asked["minutes"], "is measured on a text, not on pairs", "give --steps")
+            n_steps = steps_in(asked["minutes"] * 60, spec, settings, tokens, begun)
             settings = decide(asked, text, spec, n_steps)
-        model = Transformer(spec, initial=settings.initial, seed=settings.seed)
-        tokenizer.save(part / "tokenizer.json")
+        model = first_weights(spec, settings, source)
         dump(part / "spec.json", to_json(spec))
         dump(
             part / "run.json",
@@ -129,9 +122,10 @@ def start(
                 "version": VERSION,
                 "asked": dict(asked),
                 "settings": settings.to_json(),
-                "text": facts(files),
+                "text": facts(words, asked),
                 "tokens": {"all": text.n_tokens, "train": text.n_train, "validation": text.n_validation},
                 "parameters": sum(w.numel() for w in model.parameters()),
+                "planned": forecast(spec, settings, text, tokens).to_json(),
                 "machine": machine(),
                 "versions": versions(),
             },
@@ -165,7 +159,7 @@ def settings_of(run: Path) -> Settings:
         raise refuse(str(run / "run.json"), str(error), "is damaged: a decision is missing or unknown") from None
 
 
-def check_resume(run: Path, files: Sequence[str | Path], asked: Asked) -> None:
+def check_resume(run: Path, words: Words, asked: Asked) -> None:
     """Refuse to go on with other arguments or another text than the run was started with, naming each.
 
     Says so where the machine is of another kind: the weights are then the same to 1e-5, not to the bit.
@@ -175,13 +169,13 @@ def check_resume(run: Path, files: Sequence[str | Path], asked: Asked) -> None:
         if not isinstance(kept.get(key), kind):
             raise refuse(f"{run / 'run.json'}: {key}", kept.get(key), "is damaged: it cannot be compared")
     spec, wanted = spec_of(run), kept["asked"]
-    sizes = {ours: size_of(spec, ours) for ours in SIZES}
+    sizes = {ours: size_of(spec, ours) for ours in SIZES} | {"context": settings.context}
     faults = differences(asked, wanted, settings, sizes)
-    if files:
-        found = [file["sha256"] for file in facts(files)]
+    if words:
+        found = [file["sha256"] for file in facts(words, wanted)]
         if found != [file["sha256"] for file in kept["text"]]:
             names = ", ".join(file["file"] for file in kept["text"])
-            faults += refuse("TEXT", [str(f) for f in files], f"is not the text of this run ({names})").faults
+            faults += refuse("TEXT", [str(f) for f in words], f"is not the text of this run ({names})").faults
     if faults:
         raise PlainformerError(faults)
     here = machine()

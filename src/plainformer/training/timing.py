@@ -1,4 +1,4 @@
-"""How many steps fit into the time: measured on a few that are thrown away."""
+"""How long a step takes and how many fit into the time: measured on a few that are thrown away."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from plainformer.model import Transformer
 from plainformer.spec import Spec
 from plainformer.text import Batches, TokenFile, split
 from plainformer.training.evaluation import passes, scored
+from plainformer.training.finetuning import choose_trained
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.processes import Scores
 from plainformer.training.recipe import Settings
@@ -19,30 +20,38 @@ WARM, TIMED = 2, 4
 SPARE = 0.03  # of the time: saving, the text after training, the picture
 
 
-def steps_in(seconds: float, spec: Spec, settings: Settings, tokens: TokenFile, begun: float) -> int:
-    """Steps that fit into `seconds` from `begun` (time.monotonic()), evaluations included. At least 1.
-
-    What is measured differs from time to time, so it is measured once, when a run starts, and kept with the run.
-    """
+def seconds_a_step(
+    spec: Spec, settings: Settings, tokens: TokenFile, warm: int = WARM, timed: int = TIMED
+) -> tuple[float, float]:
+    """(seconds of a step, seconds of an evaluation of the whole validation part), on a model that is thrown away."""
     train, validation = split(tokens.n_tokens, settings.validation)
     model = Transformer(spec, initial=settings.initial, seed=settings.seed)
+    choose_trained(model, settings)
     optimizers = optimizers_for(model, settings)
     batches = Batches(tokens.slice(train), settings.context, settings.batch_size, settings.seed)
     times = []
-    for step in range(WARM + TIMED):
+    for step in range(warm + timed):
         at = time.monotonic()
         x_BT, y_BT = (torch.from_numpy(block) for block in batches.at(step))
         gradients(model, x_BT, y_BT, spec.vocab_size, settings.micro_batch, settings.dtype)
         optimizers.step()
         optimizers.clear()
         times.append(time.monotonic() - at)
-    each = sorted(times[WARM:])[TIMED // 2]
-    evaluations = 0.0
+    evaluation = 0.0
     if len(validation):
         xs, ys, first = next(passes(tokens.slice(validation), settings.context, None, spec.vocab_size))
         at = time.monotonic()
         scored(Scores(model), xs, ys, first, spec.vocab_size)
-        share = len(validation) / ys.size
-        evaluations = (time.monotonic() - at) * share * -(-settings.steps // settings.eval_every)
+        evaluation = (time.monotonic() - at) * len(validation) / ys.size
+    return sorted(times[warm:])[timed // 2], evaluation
+
+
+def steps_in(seconds: float, spec: Spec, settings: Settings, tokens: TokenFile, begun: float) -> int:
+    """Steps that fit into `seconds` from `begun` (time.monotonic()), evaluations included. At least 1.
+
+    What is measured differs from time to time, so it is measured once, when a run starts, and kept with the run.
+    """
+    each, evaluation = seconds_a_step(spec, settings, tokens)
+    evaluations = evaluation * -(-settings.steps // settings.eval_every)
     left = seconds * (1 - SPARE) - (time.monotonic() - begun) - evaluations
     return max(1, int(left / each))
