@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -34,8 +35,8 @@ def measure() -> Measured:
         torch.manual_seed(SEED)
         q_BHTK, k_BHTK, v_BHTK = (torch.randn(1, HEADS, n, WIDTH, requires_grad=True) for _ in range(3))
         see_TT = torch.ones(n, n, dtype=torch.bool).tril()
-        plain = kept_bytes(lambda q=q_BHTK, k=k_BHTK, v=v_BHTK, see=see_TT: attention(q, k, v, see, WIDTH**-0.5))
-        fused = kept_bytes(lambda q=q_BHTK, k=k_BHTK, v=v_BHTK: fused_attention(q, k, v, None, True, WIDTH**-0.5))
+        plain = kept_bytes(partial(attention, q_BHTK, k_BHTK, v_BHTK, see_TT, WIDTH**-0.5))
+        fused = kept_bytes(partial(fused_attention, q_BHTK, k_BHTK, v_BHTK, None, True, WIDTH**-0.5))
         grown = ["" if not one else f" (x {now / one:.2f})" for now, one in zip((plain, fused), before, strict=True)]
         rows.append({"tokens": f"{n:,}", "written out": f"{plain:,}{grown[0]}", "fused": f"{fused:,}{grown[1]}"})
         before = plain, fused

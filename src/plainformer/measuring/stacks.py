@@ -57,9 +57,9 @@ def loss_of(model: Transformer, tokens_BT: torch.Tensor, targets_BT: torch.Tenso
     return cross_entropy(model(tokens_BT), targets_BT).sum() / (targets_BT >= 0).sum()
 
 
-def first_over_last(spec: Spec, seed: int) -> float:
+def first_over_last(spec: Spec, seed: int, recipe: str = "gpt2") -> float:
     """At the start: the size of the gradient of the first layer's weights over that of the last layer's."""
-    model = Transformer(spec, initial="gpt2", seed=seed)
+    model = Transformer(spec, initial=recipe, seed=seed)
     loss_of(model, *rows(torch.Generator().manual_seed(seed))).backward()
     sizes = []
     assert isinstance(spec.decoder, Stack)
@@ -70,9 +70,9 @@ def first_over_last(spec: Spec, seed: int) -> float:
     return sizes[0] / sizes[1] if sizes[1] else 0.0
 
 
-def trained(spec: Spec, seed: int, n_steps: int, lr: float, warmup: int = 1) -> float:
+def trained(spec: Spec, seed: int, n_steps: int, lr: float, warmup: int = 1, recipe: str = "gpt2") -> float:
     """The mean loss of the last ten steps, in nats; infinite if it ever was no number."""
-    model = Transformer(spec, initial="gpt2", seed=seed)
+    model = Transformer(spec, initial=recipe, seed=seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.0)
     generator = torch.Generator().manual_seed(seed)
     losses = []
