@@ -10,18 +10,22 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import measured
 from laws import heard
 from plainformer import cost as sizes
 from plainformer import spec as s
 from plainformer.cost import Cost, activations, training
+from plainformer.cost.serving import Serving
 from plainformer.cost.tape import Pass
+from plainformer.mixers import LatentAttention
 from plainformer.model import Transformer
 from plainformer.states import State
 from plainformer.training.optimizers import Optimizers
 from plainformer.training.recipe import RECIPES
 from plainformer.training.step import products_in
+from plainformer.tree import walk
 from specs import arrays_of, tokens_of
 
 BATCH, LENGTH, SOURCE = 2, 13, 9  # SOURCE: what laws.heard gives the encoder to read
@@ -121,6 +125,19 @@ def with_the_norms_of_an_accelerator_less_is_kept(spec: s.Spec) -> None:
         found = measured.kept(measured.ready(spec), BATCH, LENGTH, n_source(spec), plain=True)
     of = replace(a_pass(spec, fused=False, size=4), processor=False)
     equal(activations.activations(spec, of), found, "kept with fused norms")
+
+
+def a_step_with_a_state_does_what_is_said(spec: s.Spec) -> None:
+    """One token more for each row. Not of latents: said is one row expanded, as where the expanded ones are kept."""
+    if not spec.main.causal or any(isinstance(part, LatentAttention) for _, part in walk(spec)):
+        return
+    model, tokens_BT = double(spec), torch.tensor(tokens_of(spec, BATCH, LENGTH))
+    state = State(BATCH, LENGTH)
+    model(tokens_BT[:, :-1], state, memory=heard(model, BATCH))
+    with FlopCounterMode(display=False) as counter:
+        model(tokens_BT[:, -1:], state, trace=measured.Nothing())
+    said = Serving.of(Cost.of(spec, batch_size=BATCH, seq_len=LENGTH, source_len=SOURCE)).step_flops
+    equal(said, counter.get_total_flops(), "operations of a step")
 
 
 def a_state_holds_what_is_said(spec: s.Spec) -> None:

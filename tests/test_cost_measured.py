@@ -17,7 +17,7 @@ from mutants import Break, breaks, rule  # noqa: E402
 from plainformer import kernels, layers  # noqa: E402
 from plainformer import model as m  # noqa: E402
 from plainformer import spec as s  # noqa: E402
-from plainformer.cost import Cost, cache, training  # noqa: E402
+from plainformer.cost import Cost, cache, serving, training  # noqa: E402
 from plainformer.cost.activations import activations, keeps, logits, taped  # noqa: E402
 from plainformer.cost.flops import flops  # noqa: E402
 from plainformer.cost.tape import Pass, Tape  # noqa: E402
@@ -74,6 +74,11 @@ def test_what_is_made_again_is_there_once_more(name: str) -> None:
 @each_tiny_spec
 def test_with_the_norms_of_an_accelerator_less_is_kept(name: str) -> None:
     laws.with_the_norms_of_an_accelerator_less_is_kept(spec_of(name))
+
+
+@each_tiny_spec
+def test_a_step_with_a_state_does_what_is_said(name: str) -> None:
+    laws.a_step_with_a_state_does_what_is_said(spec_of(name))
 
 
 @each_tiny_spec
@@ -188,6 +193,7 @@ ONCE = breaks(
     "again",
     lambda _: lambda self, inputs, run: (self.keep(*inputs), run(Tape(self.of)))[1],
 )
+SOURCE_ANEW = breaks(serving, "made_once", lambda _: lambda cost, step: 0)
 EVERY_HEAD = rule(
     s.Attention, lambda original: lambda part: original(replace(part, n_kv_heads=part.n_heads)), cache.kept
 )
@@ -215,6 +221,7 @@ TWINS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
     ("inputs of layers forgotten", laws.what_is_made_again_is_there_once_more, "bart", FREE_AGAIN),
     ("nothing there once more", laws.what_is_made_again_is_there_once_more, "gpt2", ONCE),
     ("norms that keep nothing", laws.with_the_norms_of_an_accelerator_less_is_kept, "llama", NORMS_FREE),
+    ("the source read at every step", laws.a_step_with_a_state_does_what_is_said, "bart", SOURCE_ANEW),
     ("keys of every head", laws.a_state_holds_what_is_said, "llama", EVERY_HEAD),
     ("a state with room for one more", laws.a_state_holds_what_is_said, "deepseek-v3", ROOMIER),
     ("the source as a text of its own", laws.a_state_holds_what_is_said, "bart", SAID_ANEW),
