@@ -138,6 +138,7 @@ class Sized:
         "attention", "feed_forward", "mixer", "embedding", "position"
     ]  # of pieces without a kind of their own
     pieces: tuple[Piece, ...]
+    keeps: int = 0  # numbers of each token, beside what its pieces keep
 
 
 @dataclass(frozen=True, kw_only=True)

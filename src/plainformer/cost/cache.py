@@ -48,6 +48,8 @@ def _(part: mixers.GatedAttention) -> Iterator[Kept]:
 def _(part: mixers.Sized) -> Iterator[Kept]:
     for piece in part.pieces:
         yield from kept(piece)
+    if part.keeps:
+        yield Kept(per_token=part.keeps, expanded=part.keeps)
 
 
 @kept.register(mixers.LatentAttention)

@@ -40,6 +40,7 @@ ROOMS = {
         "whisper wav2vec2 hubert"
     ),
     "wrappers": "llava llava_next paligemma idefics3 smolvlm mistral3 internvl qwen2_vl qwen2_5_vl",
+    "indexed": "deepseek_v32 glm_moe_dsa afmoe xlm flaubert",
     "bertlike": (
         "roberta xlm-roberta=roberta camembert=roberta data2vec-text=roberta ibert=roberta ernie electra "
         "rembert distilbert mpnet eurobert nomic_bert gte vit bert-generation roberta-prelayernorm "
@@ -76,8 +77,6 @@ UNREAD = {
     "nllb-moe": "experts in an encoder and a decoder by turns cannot be said yet",
     "jetmoe": "its attention has experts too",
     "apertus1p5_text": "its activation learns",
-    "deepseek_v32": "its attention is indexed: a second, small attention chooses what is seen",
-    "glm_moe_dsa": "its attention is indexed: a second, small attention chooses what is seen",
     "longcat_flash": "two attentions and two dense parts in each layer cannot be said yet",
     "qwen2_audio": SOUND,
     "voxtral": SOUND,
