@@ -34,7 +34,7 @@ ROOMS = {
     "latents": "minicpm3 youtu glm4_moe_lite sarvam_mla",
     "states": "mamba mamba2 bamba granitemoehybrid falcon_h1 jamba lfm2 lfm2_moe olmo_hybrid falcon_mamba=mamba",
     "pieces": "bitnet diffllama apertus umt5 switch_transformers modernbert-decoder",
-    "tables": "big_bird layoutlm nystromformer fnet longformer roformer roc_bert deberta",
+    "tables": "big_bird layoutlm nystromformer fnet longformer roformer roc_bert deberta led bigbird_pegasus pegasus_x",
     "media": (
         "clip clip_text_model clip_vision_model siglip siglip_text_model siglip_vision_model dinov2 "
         "whisper wav2vec2 hubert"
@@ -71,7 +71,6 @@ UNREAD = {
     "xlstm": RECURRENT,
     "minimax": "its linear attention cannot be said yet",
     "kimi_linear": "its linear attention cannot be said yet",
-    "led": "it has two sets of projections in each attention, near and far",
     "reformer": "its layers hash and turn back",
     "funnel": "its layers shorten what they read",
     "nllb-moe": "experts in an encoder and a decoder by turns cannot be said yet",

@@ -9,6 +9,7 @@ from typing import Any
 from plainformer.families import encoders
 from plainformer.families.parts import layer_norm, linear
 from plainformer.huggingface.configs_bertlike import eps_of, frame_of, roberta_like, stacked, vocabulary_head
+from plainformer.huggingface.configs_encoder_decoders import kin
 from plainformer.huggingface.configs_encoders import POOLED, with_task
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_parts import alike
@@ -89,10 +90,7 @@ def longformer(keys: Keys) -> Spec:
     keys.leave_unsaid("Which tokens see which is not said: operations are those of all pairs, near and far.")
     spec = roberta_like(keys, offset=keys.count("pad_token_id", default=1, least=0) + 1, pools=True)
 
-    def far(part: Attention) -> tuple[Piece, ...]:
-        return tuple(one for one in (part.q, part.k, part.v) if isinstance(one, Linear))
-
-    return joined(spec, Attention, far)
+    return joined(spec, Attention, plain)
 
 
 def roformer(keys: Keys) -> Spec:
@@ -172,3 +170,58 @@ def deberta(keys: Keys) -> Spec:
     of_distance = ("c2p" in words, unbiased), ("p2c" in words, replace(unbiased, bias=True))
     spec = joined(spec, Attention, lambda part: tuple(one for here, one in of_distance if here))
     return beside(spec, Table(n_rows=2 * far, width=frame.d_model))
+
+
+def led(keys: Keys) -> Spec:
+    """Beltagy et al. 2020, section 7: BART, whose encoder has projections of their own for the tokens that see all."""
+    keys.leave_unsaid("Which tokens see which is not said: operations are those of all pairs, near and far.")
+    rows = keys.count("max_decoder_position_embeddings", default=1024)
+    spec = kin(keys.with_also({"max_position_embeddings": rows}), rows=rows, norm_first=True)
+    assert spec.encoder is not None  # kin gives one
+
+    def far(part: Any) -> Any:
+        if not isinstance(part, Attention):
+            return part
+        return Sized(width=spec.d_model, kind="attention", pieces=(part, *plain(part)))
+
+    table = Table(n_rows=keys.count("max_encoder_position_embeddings", default=16384), width=spec.d_model)
+    return replace(spec, encoder=replace(rewrite(spec.encoder, far), positions=table))
+
+
+def plain(part: Attention) -> tuple[Linear, ...]:
+    """The projections of an attention that are linears, as they all are here."""
+    return tuple(one for one in (part.q, part.k, part.v) if isinstance(one, Linear))
+
+
+def without_attention_biases(spec: Spec) -> Spec:
+    def change(part: Any) -> Any:
+        if not isinstance(part, Attention):
+            return part
+        bare = {name: replace(getattr(part, name), bias=False) for name in ("q", "k", "v", "out")}
+        return replace(part, **bare)
+
+    return rewrite(spec, change)
+
+
+def bigbird_pegasus(keys: Keys) -> Spec:
+    """Zaheer et al. 2020, section 4: Pegasus with BigBird's encoder."""
+    if keys.get("attention_type") != "original_full":
+        keys.leave_unsaid("Which tokens see which is not said: operations are those of all pairs.")
+    spec = kin(keys, rows=4096, pre_norm=True, norm_last=True, activation="gelu_new", scaled=True)
+    return spec if keys.flag("use_bias", False) else without_attention_biases(spec)
+
+
+def pegasus_x(keys: Keys) -> Spec:
+    """Phang et al. 2022, section 3: Pegasus, whose encoder sees blocks and a few rows that see all."""
+    keys.leave_unsaid("Which tokens see which is not said: operations are those of all pairs.")
+    spec = kin(keys, rows=16384, fixed=True, pre_norm=True, norm_last=True, scaled=True)
+    spec = without_attention_biases(spec)
+    assert spec.encoder is not None  # kin gives one
+
+    def change(part: Any) -> Any:
+        if not isinstance(part, Attention):
+            return part
+        return Sized(width=spec.d_model, kind="attention", pieces=(part, layer_norm(spec.d_model, 1e-5)))
+
+    spec = replace(spec, encoder=rewrite(spec.encoder, change))
+    return beside(spec, Table(n_rows=keys.count("num_global_tokens", default=32), width=spec.d_model))
