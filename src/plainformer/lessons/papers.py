@@ -83,7 +83,6 @@ PAPERS: dict[str, tuple[str, str, str]] = {
     "Lewis et al. 2020": ("BART: Denoising Sequence-to-Sequence Pre-training", "ACL", "1910.13461"),
     "Li et al. 2022": ("Competition-Level Code Generation with AlphaCode", "Science", "2203.07814"),
     "Loshchilov and Hutter 2019": ("Decoupled Weight Decay Regularization", "ICLR", "1711.05101"),
-    "Li et al. 2022": ("Competition-Level Code Generation with AlphaCode", "Science", "2203.07814"),
     "Lotfi et al. 2024": ("Non-Vacuous Generalization Bounds for Large Language Models", "ICML", "2312.17173"),
     "Micikevicius et al. 2018": ("Mixed Precision Training", "ICLR", "1710.03740"),
     "Nguyen et al. 2024": (
@@ -93,7 +92,6 @@ PAPERS: dict[str, tuple[str, str, str]] = {
     ),
     "OpenAI 2023": ("GPT-4 Technical Report", "arXiv", "2303.08774"),
     "Patterson et al. 2021": ("Carbon Emissions and Large Neural Network Training", "arXiv", "2104.10350"),
-    "OpenAI 2023": ("GPT-4 Technical Report", "arXiv", "2303.08774"),
     "Peng et al. 2023": ("YaRN: Efficient Context Window Extension of Large Language Models", "ICLR", "2309.00071"),
     "Press and Wolf 2017": ("Using the Output Embedding to Improve Language Models", "EACL", "1608.05859"),
     "Press et al. 2021": (
