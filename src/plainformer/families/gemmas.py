@@ -225,8 +225,9 @@ def gemma4(
 
 def borrowing(part: Attention) -> BorrowedAttention:
     """The queries of this attention, on the keys and values of an earlier layer."""
-    sizes = {"n_heads": part.n_heads, "d_head": part.d_head, "window": part.window}
-    return BorrowedAttention(q=part.q, out=part.out, scores=part.scores, **sizes)
+    return BorrowedAttention(
+        n_heads=part.n_heads, d_head=part.d_head, q=part.q, out=part.out, scores=part.scores, window=part.window
+    )
 
 
 def per_layer(d_model: int, d_row: int, norm: Norm) -> Residual:

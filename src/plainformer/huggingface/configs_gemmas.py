@@ -215,7 +215,7 @@ def with_layers_alike(text: Keys) -> Keys:
     kinds = text.get("layer_types") or []
     full = {i for i, word in enumerate(kinds) if word == "full_attention"} if isinstance(kinds, list) else set()
     named = {int(name) for name in listed if str(name).isdecimal()}
-    some = next(iter(listed.values()), {})
+    some: dict[str, Any] = next(iter(listed.values()), {})
     known = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
     if named != full or some.keys() - known.keys() or any(one != some for one in listed.values()):
         text.fault("per_layer_config", sorted(listed), "only heads that all full_attention layers share can be said")

@@ -12,7 +12,7 @@ from plainformer.huggingface.configs_mixtures import deepseek_v3
 from plainformer.huggingface.configs_parts import Frame, by_kind
 from plainformer.mixers import GatedAttention, LatentAttention, Sized
 from plainformer.records import replace
-from plainformer.spec import Experts, FeedForward, Head, Spec, Stack, Table, Tokens
+from plainformer.spec import Activation, Experts, FeedForward, Head, Spec, Stack, Table, Tokens
 from plainformer.tree import rewrite
 
 
@@ -103,7 +103,7 @@ def xlm(keys: Keys) -> Spec:
     keys = keys.with_also({"emb_dim": d_model, "n_heads": n_heads})
     keys.divides("n_heads", "emb_dim")
     eps, rows = keys.real("layer_norm_eps", default=1e-12), keys.count("max_position_embeddings", default=512)
-    act = "gelu" if keys.flag("gelu_activation", True) else "relu"
+    act: Activation = "gelu" if keys.flag("gelu_activation", True) else "relu"
     norm, vocab_size = layer_norm(d_model, eps), keys.count("vocab_size", default=30145)
     name = keys.architecture()
     if name and not name.endswith(("LMHeadModel", "Model")):

@@ -207,8 +207,8 @@ def dinov2(keys: Keys) -> Spec:
         if isinstance(part, Attention) and not bias:
             part = replace(part, **{one: replace(getattr(part, one), bias=False) for one in ("q", "k", "v")})
         if isinstance(part, Branch) and isinstance(part.part, (Attention, FeedForward)):
-            kind = "attention" if isinstance(part.part, Attention) else "feed_forward"
-            scaled = Sized(width=d_model, kind=kind, pieces=(part.part, Table(n_rows=1, width=d_model)))
+            attends, pieces = isinstance(part.part, Attention), (part.part, Table(n_rows=1, width=d_model))
+            scaled = Sized(width=d_model, kind="attention" if attends else "feed_forward", pieces=pieces)
             return replace(part, part=scaled)
         return part
 
@@ -241,7 +241,7 @@ def whisper(keys: Keys) -> Spec:
     d_model = spec.d_model
 
     def change(part: Any) -> Any:
-        return replace(part, k=replace(part.k, bias=False)) if isinstance(part, Attention) else part
+        return replace(part, k=linear(d_model, d_model)) if isinstance(part, Attention) else part
 
     spec = rewrite(spec, change)
     assert spec.encoder is not None  # kin gives one

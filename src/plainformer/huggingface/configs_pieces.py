@@ -19,15 +19,15 @@ from plainformer.spec import Attention, Experts, FeedForward, SoftmaxRouter, Spe
 from plainformer.tree import rewrite
 
 
-def joined(spec: Spec, kind: type, more: Callable[[Any], tuple[Piece, ...]]) -> Spec:
+def joined(spec: Spec, kind: type[Attention] | type[FeedForward], more: Callable[[Any], tuple[Piece, ...]]) -> Spec:
     """The spec with pieces beside each attention (that reads its own stream) or each feed-forward."""
-    name = "attention" if kind is Attention else "feed_forward"
 
     def change(part: Any) -> Any:
         if not isinstance(part, kind) or getattr(part, "cross", False):
             return part
-        d_model = part.out.n_out if isinstance(part, Attention) else part.down.n_out
-        return Sized(width=d_model, kind=name, pieces=(part, *more(part)))
+        if isinstance(part, Attention):
+            return Sized(width=part.out.n_out, kind="attention", pieces=(part, *more(part)))
+        return Sized(width=part.down.n_out, kind="feed_forward", pieces=(part, *more(part)))
 
     return rewrite(spec, change)
 

@@ -103,7 +103,7 @@ def llava(keys: Keys) -> Spec:
 
 def projected(keys: Keys, text: Spec) -> Spec:
     """LLaVA's two steps between a tower and this text."""
-    tower, _ = picture(keys, LLAVA_VISION | {"model_type": "clip_vision_model"})
+    tower, _ = picture(keys, LLAVA_VISION)
     bias, d_in = keys.flag("multimodal_projector_bias", True), tower.patches.n_out * layers_read(keys, -2)
     steps = linear(d_in, text.d_model, bias), linear(text.d_model, text.d_model, bias)
     return replace(text, towers=(*text.towers, joined(tower, *steps)))
@@ -119,7 +119,7 @@ def paligemma(keys: Keys) -> Spec:
     """Beyer et al. 2024, section 3.1: Gemma under SigLIP, one linear between."""
     keys.leave_unsaid("The tokens of a prefix all see each other: not said, and it changes no size.")
     text = text_of(keys, "gemma", tied=True, drop=("use_bidirectional_attention",))
-    whole = {"hidden_size": 1152, "intermediate_size": 4096, "patch_size": 14, "num_hidden_layers": 27}
+    whole: dict[str, Any] = {"hidden_size": 1152, "intermediate_size": 4096, "patch_size": 14, "num_hidden_layers": 27}
     whole |= {"num_attention_heads": 16, "vision_use_head": False, "model_type": "siglip_vision_model"}
     tower, vision = picture(keys, whole)
     d_out = keys.count("projection_dim", default=vision.count("projection_dim", default=2048))
