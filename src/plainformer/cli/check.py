@@ -1,0 +1,96 @@
+"""`plainformer check FILE.py`: someone's own code against the formulas, and the name of its mistake."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from plainformer.faults import refuse
+
+DIFFERS = 4  # the exit status where something of theirs is not right
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.py", nargs="?", help="functions and classes with known names (--list)")
+    parser.add_argument(
+        "--only", metavar="NAME", nargs="+", default=[], help="check these alone, by their name or ours"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs, which are fresh for each seed (default 0)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for one call of your code (default 10)")
+    parser.add_argument("--memory", type=float, default=4.0, help="GiB that your code may hold (default 4)")
+    parser.add_argument("--list", action="store_true", help="what can be checked, with signatures")
+    parser.add_argument("--mistakes", action="store_true", help="every mistake that is known by name")
+    parser.add_argument(
+        "--adapter", metavar="OUT.py", help="write a file that calls FILE.py by our signatures, and stop"
+    )
+    parser.add_argument("--json", action="store_true", help="one object: every answer")
+    parser.epilog = (
+        "Exit status: 0 everything is right; 4 something is not, or broke, or could not be called; 2 the request "
+        "cannot be. Your code runs in a process of its own."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.list or args.mistakes:
+        return listed(args)
+    if args.file is None:
+        raise refuse("FILE.py", None, "is missing", "plainformer check my.py; --list names what is known")
+    if not (0 < args.seconds <= 3600 and 0 < args.memory <= 1024):
+        raise refuse("--seconds, --memory", (args.seconds, args.memory), "must be above 0, at most 3600 and 1024")
+    from plainformer.check import Answer, check_file
+    from plainformer.check.answer import write
+
+    path = Path(args.file)
+    if args.adapter:
+        return adapted(path, Path(args.adapter))
+
+    def told(answer: Answer) -> None:
+        if not args.json:
+            write(sys.stdout, [answer])
+            sys.stdout.flush()
+
+    report = check_file(path, args.only, args.seed, args.seconds, int(args.memory * 2**30), told)
+    if args.json:
+        facts = {"file": report.file, "seed": report.seed, "right": report.is_fine}
+        print(json.dumps({**facts, "answers": [one.as_json() for one in report.answers]}))
+    else:
+        n_right = sum(one.is_fine for one in report.answers)
+        print(f"{n_right} of {len(report.answers)} right (seed {report.seed})", file=sys.stderr)
+    return 0 if report.is_fine else DIFFERS
+
+
+def listed(args: argparse.Namespace) -> int:
+    """What can be checked, or every known mistake."""
+    from plainformer.check.catalogue import GROUPS
+    from plainformer.check.topics import TOPICS
+
+    if args.list:
+        if args.json:
+            print(json.dumps([{"name": t.name, "signature": t.signature, "about": t.about} for t in TOPICS.values()]))
+            return 0
+        for topic in TOPICS.values():
+            print(f"{topic.signature}\n    {topic.about}")
+        return 0
+    if args.json:
+        print(json.dumps({group: {e.key: e.said for e in entries} for group, entries in GROUPS.items()}))
+        return 0
+    for group, entries in GROUPS.items():
+        print(f"{group}:")
+        for entry in entries:
+            print(f"  {entry.key}: {entry.said}")
+    return 0
+
+
+def adapted(path: Path, out: Path) -> int:
+    """The adapter for a file, whole or not at all."""
+    from plainformer.check.adapter import adapter_for
+
+    if out.exists():
+        raise refuse("--adapter", str(out), "is there already", "name a new file")
+    text = adapter_for(path)
+    out.write_text(text, encoding="utf-8")
+    print(out)
+    print(f"say in it what each function calls, then: plainformer check {out}", file=sys.stderr)
+    return 0
