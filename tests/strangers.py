@@ -154,6 +154,19 @@ def longer(spec: Spec) -> Spec:
 
 
 STRANGERS: dict[str, Stranger] = {
+    "gpt2": Stranger(
+        "GPT2LMHeadModel", {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64}
+    ),
+    "gpt_neox": Stranger("GPTNeoXForCausalLM", SIZES | {"hidden_size": 32, "rotary_pct": 0.5}),
+    "llama": Stranger("LlamaForCausalLM", GROUPED),
+    "llama 3.1": Stranger(
+        "LlamaForCausalLM",
+        GROUPED
+        | rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
+    ),
+    "mistral": Stranger("MistralForCausalLM", GROUPED | {"sliding_window": 5}),
+    "qwen2": Stranger("Qwen2ForCausalLM", SIZES | {"num_key_value_heads": 2}),
+    "qwen3": Stranger("Qwen3ForCausalLM", GROUPED),
     "bert": Stranger("BertForMaskedLM", SIZES, types=True, encoder=True),
     "bert base": Stranger("BertModel", SIZES, types=True, encoder=True),
     "roberta": Stranger("RobertaForMaskedLM", SIZES | SPECIAL, types=True, encoder=True),
@@ -315,7 +328,7 @@ def made(stranger: Stranger) -> nn.Module:
     transformers.utils.logging.disable_progress_bar()
     kernels = {"attn_implementation": "eager"}
     base = stranger.name
-    for ending in ("ForConditionalGeneration", "ForCausalLM", "ForMaskedLM", "EncoderModel", "Model"):
+    for ending in ("ForConditionalGeneration", "ForCausalLM", "ForMaskedLM", "EncoderModel", "LMHeadModel", "Model"):
         base = base.removesuffix(ending)
     config_class = getattr(transformers, "Gemma3TextConfig" if base == "Gemma3" else f"{base}Config")
     kernels |= {"experts_implementation": "eager"} if "experts" in str(stranger.settings) else {}
@@ -371,7 +384,7 @@ def by_model(case: Case, spec: Spec) -> np.ndarray:
 
 
 def headless(case: Case) -> bool:
-    return case.stranger.name.endswith("Model")
+    return case.stranger.name.endswith("Model") and not case.stranger.name.endswith("LMHeadModel")
 
 
 SIDES: dict[str, Callable[[Case, Spec], np.ndarray]] = {"reference": by_reference, "model": by_model}
