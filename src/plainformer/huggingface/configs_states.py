@@ -5,7 +5,6 @@ Absent keys take the published class's defaults."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from plainformer.records import replace
 
 from plainformer.families import hybrids
 from plainformer.families.parts import Layer, feed_forward, linear, pre_norm_layer, rms_norm, sublayer
@@ -13,6 +12,7 @@ from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_kin import head_scale, multiplied, per_head, rms
 from plainformer.huggingface.configs_parts import Frame, alike, by_kind
 from plainformer.mixers import Convolution, Mamba, Mamba2, ShortConvolution
+from plainformer.records import replace
 from plainformer.spec import Branch, Experts, FeedForward, Norm, Part, Residual, Spec
 
 ATTENDS = {"linear_attention": False, "mamba": False, "conv": False, "full_attention": True, "attention": True}
