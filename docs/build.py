@@ -205,7 +205,8 @@ def anchors(page: str) -> set[str]:
 
 def dead_links(path: Path, page: str) -> Iterator[str]:
     """Links and pictures that lead to no file of the project, or to no title in it."""
-    found = re.findall(r"\]\(([^)\s]+)\)", page) + re.findall(r"(?:src|srcset|href)=\"([^\"]+)\"", page)
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.S | re.M)
+    found = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r"(?:src|srcset|href)=\"([^\"]+)\"", page)
     for link in found:
         if re.match(r"[a-z]+:", link):
             continue

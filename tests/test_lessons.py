@@ -336,7 +336,12 @@ SABOTAGE = {
     "an item without a tag": ("GPT-2 in float64. [paper: Ba et al. 2016, section 3]", "GPT-2.", "a claim without"),
     "a tag in the middle": ("Always. [inference]", "Always. [inference] And now.", "a claim without a tag"),
     "an unknown tag": ("Always. [inference]", "Always. [believed]", "a claim without a tag"),
-    "computed without a number": ("Always. [inference]", "Always. [computed]", "there is no slot in this block"),
+    "computed without a number": ("Always. [inference]", "Always. [computed]", "there is no slot in this claim"),
+    "a second claim that rests on the first one's number": (
+        "{{n}} layers. [computed]",
+        "{{n}} layers. [computed] And is best. [computed]",
+        "there is no slot in this claim",
+    ),
     "computed and false": ("[computed: n == 12]", "[computed: n == 13]", "gives False"),
     "computed and not a truth": ("[computed: n == 12]", "[computed: n]", "gives 12"),
     "computed that fails": ("[computed: n == 12]", "[computed: m == 12]", "NameError"),

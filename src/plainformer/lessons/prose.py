@@ -3,7 +3,7 @@
 {{expression:format}}            a slot: evaluated where it stands, formatted as in an f-string
 `expression`                     code: evaluated too, unless it is a bare word, a file or one of our commands
 $...$ and $$...$$                formulas: their constants are their own
-[computed]                       ends a claim whose number is in a slot of the same block
+[computed]                       ends a claim whose number is in a slot of it
 [computed: expression]           ends a claim; the expression must be True
 [measured: NAME]                 the claim is what lessons/measured/NAME.json holds
 [paper: Vaswani et al. 2017, section 3.2.1]
@@ -39,9 +39,9 @@ PLACE = re.compile(WHERE + r"[\w\"'. ,-]+")
 WORD = re.compile(r"[A-Za-z_]+(?:-[a-z]+)*|[\w./-]+\.(json|md|py|svg|safetensors|txt|bin|ipynb)|--[a-z-]+")
 # Names that hold digits and are no numbers.
 NAMED = (
-    r"GPT-(?:2|3|4|J)(?: (?:small|medium|large|XL))?|GPT-3\.5|Llama (?:2|3(?:\.1)?)(?: \d+B)?|Mixtral 8x7B|"
+    r"GPT-3\.5|GPT-(?:2|3|4|J)(?: (?:small|medium|large|XL))?|Llama (?:2|3(?:\.1)?)(?: \d+B)?|Mixtral 8x7B|"
     r"Mistral 7B|\bT5\b|"
-    r"Qwen[23](?:\.5)?|Gemma [1-4]|OLMo 2|Phi-\d|Pythia-\w+|DeepSeek-V[23]|PaLM 2|BERT-\w+|OPT-\w+|GLM-4|Falcon-\w+|"
+    r"Qwen[23](?:\.5)?|Gemma [1-4]|OLMo 2|Phi-\d|Pythia-\w+|DeepSeek-V[23]|PaLM 2|BERT-\w+|OPT-\w+|GLM-4|H800|Falcon-\w+|"
     r"b?float(?:8|16|32|64)|u?int(?:4|8|16|32|64)|fp(?:8|16|32)|bf16|[AHV]100|H200|T4|4090|8x7B|UTF-8|utf8|base64|"
     r"\bL10\b|\bL[1-9]\b|\b2N\b|\b6ND\b|\bk8s\b|\b[23]D\b|ImageNet-1k|tiktoken"
 )
@@ -146,10 +146,23 @@ def value(expression: str, names: Names) -> str:
     return str(eval(compile(f'f"""{{{expression.strip()}}}"""', "slot", "eval"), names))
 
 
+@dataclass
+class Claim:
+    """What a tag stands behind: the words since the tag before, or, where two tags stand together, theirs."""
+
+    end: int = 0
+    n_slots: int = 0
+
+    def slots(self, tag: re.Match[str]) -> int:
+        words = tag.string[self.end : tag.start()]
+        self.n_slots, self.end = len(SLOT.findall(words)) if words.strip() else self.n_slots, tag.end()
+        return self.n_slots
+
+
 def told(block: Block, names: Names, faults: list[str]) -> str:
     """The block with slots filled and tags made readable; what is wrong is added to `faults`."""
-    slots = len(SLOT.findall(MATH.sub(" ", block.text)))
     kept: list[str] = []
+    claim = Claim()
 
     def keep(text: str) -> str:
         kept.append(text)
@@ -173,7 +186,7 @@ def told(block: Block, names: Names, faults: list[str]) -> str:
 
     def tag(found: re.Match[str]) -> str:
         kind, what = found[1], re.sub(r"\s+", " ", found[2] or "").strip()
-        if why := wrong_tag(kind, what, slots, names):
+        if why := wrong_tag(kind, what, claim.slots(found), names):
             faults.append(f"{re.sub(chr(0) + '.*?' + chr(0), '', found[0])}: {why}")
         return shown_tag(kind, what)
 
@@ -188,7 +201,7 @@ def told(block: Block, names: Names, faults: list[str]) -> str:
 def wrong_tag(kind: str, what: str, slots: int, names: Names) -> str | None:
     """Why a tag proves nothing; None if it does."""
     if kind == "computed" and not what:
-        return None if slots else "there is no slot in this block; give an expression that must be True"
+        return None if slots else "there is no slot in this claim; give an expression that must be True"
     if kind == "computed":
         try:
             said = eval(compile(what, "tag", "eval"), names)

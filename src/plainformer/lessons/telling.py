@@ -219,7 +219,8 @@ class Teller:
         named = {paper for cell in all_cells if cell.kind == "markdown" for paper in prose.papers_in(cell.text)}
         papers = "\n".join(f"- {cited(paper)}" for paper in sorted(named & set(PAPERS)))
         self.told.pieces = [Piece("papers", papers) if p.kind == "papers" else p for p in self.told.pieces]
-        self.told.faults += outline.faults(self.title, self.told.lesson.title, self.sections)
+        for fault in outline.faults(self.title, self.told.lesson.title, self.sections):
+            self.fault(self.told.lesson.name, fault)
         return self.told
 
 

@@ -109,5 +109,5 @@ print(weights_TS @ v_SK)
 
 # %% [markdown]
 # **Why it matters.** All that a model knows of context passes here. A weight is a number between zero and one that
-# depends on two tokens, so it can be looked at: `plainformer inspect` draws it for a model and a prompt of yours.
+# depends on two tokens, so it can be looked at: `plainformer inspect MODEL --prompt TEXT` draws it.
 # [inference]

@@ -97,6 +97,15 @@ print(
 # %% [source: reference.run.dispatch(spec.Norm)]
 
 # %% [markdown]
+# **Against BatchNorm.** The norm of picture networks does the same along the other side of the table:
+#
+# | | LayerNorm | BatchNorm |
+# |---|---|---|
+# | mean and spread are of | one token's numbers | one place's numbers, over the batch
+#   [paper: Ba et al. 2016, section 3] |
+# | what a token becomes depends on | itself | the rest of the batch, in training [inference] |
+# | when the model is used | nothing changes | stored means and spreads take over [paper: Ba et al. 2016, section 2] |
+#
 # **Why it matters.** The stream grows as layers add to it; each part reads it through a norm, so it meets numbers of
 # the same size in the first layer and in the last. [inference] The mean and the spread are those of one token, so it
 # works for a batch of one and for a row of any length, unlike a norm over the batch. [paper: Ba et al. 2016, section

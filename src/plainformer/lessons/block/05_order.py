@@ -135,14 +135,16 @@ lines(
 # [computed] So a late layer changes the stream by a smaller share than an early one: the price of the open way.
 # [inference]
 #
-# **What it does to training.** A small stack learns to say the first half of a row again, five layouts, two depths:
+# **What it does to training.** A small stack learns to say the first half of a row again; five layouts, two depths:
 # [definition]
 
 # %% [measured: residuals]
 
 # %% [markdown]
 # At twelve layers the two layouts that have both additions and norms learn, and no other leaves what guessing gives,
-# {{guess:.2f}} nats: norms alone do not do it, nor do additions. [measured: residuals] [computed: both_learn] Without
+# {{guess:.2f}} nats: norms alone do not do it, nor do additions. [measured: residuals] [computed: both_learn] At two
+# layers it is otherwise: drawn wide, the stack that replaces learns best of all,
+# {{loss(2, "replaced, norm before, drawn wide"):.2f}}. Additions are for depth. [measured: residuals] Without
 # either, the gradient that arrives at the first layer is too small to be written down; with norms but no additions it
 # is {{ratio(12, "replaced, norm before")}} of the last layer's. [measured: residuals] And post-norm is no failure
 # here: it ends at {{loss(12, "added, norm after"):.2f}}, pre-norm at {{loss(12, "added, norm before"):.2f}}, and the

@@ -1,14 +1,36 @@
 # %% [hidden]
 import numpy as np
 
-from plainformer import formulas
+from plainformer import formulas, reference
+from plainformer.families import decoders
+from plainformer.families.variants import without_residual
+from plainformer.gradients import loss_and_gradients
 from plainformer.gradients.formulas import layer_norm_back
-from plainformer.lessons.words import lesson, small, vector
+from plainformer.initial import initial
+from plainformer.lessons.words import lesson, measured, small, vector
 
 x_D = np.array([1.0, 2.0, 3.0, 4.0])
 pairs = np.random.default_rng(0).normal(size=(5, 2))
 rng = np.random.default_rng(2)
 W_1, b_1, W_2, b_2 = (rng.normal(size=size) for size in ((32, 8), 32, (8, 32), 8))
+
+
+def replaced(recipe, n_layers=12):
+    """Twelve layers with norms and without additions: the gradient, first layer over last; the stream's last spread."""
+    deep = without_residual(decoders.gpt2(vocab_size=64, max_seq_len=16, d_model=32, n_layers=n_layers, n_heads=4))
+    weights, tokens = initial(deep, recipe, seed=0), np.random.default_rng(0).integers(0, 64, (2, 16))
+    _, slopes = loss_and_gradients(deep, weights, tokens[:, :-1], tokens[:, 1:])
+    sizes = [
+        np.sqrt(sum((slope**2).sum() for name, slope in slopes.items() if f"layers.{i}." in name))
+        for i in (0, n_layers - 1)
+    ]
+    trace = {}
+    reference.hidden(deep, weights, tokens[0], trace=trace)
+    return float(sizes[0] / sizes[1]), float(trace[f"decoder.stream.{n_layers}"].std())
+
+
+wide = next(row for row in measured("residuals")["rows"] if "wide" in row["layout"] and row["layers"] == 12)
+kept = {recipe: replaced(recipe) for recipe in ("lesson", "gpt2")}
 left_over = x_D.var() / (x_D.var() + 1e-5)
 
 # %% [markdown]
@@ -73,9 +95,7 @@ print("the careless gradient:  ", f"{abs(careless @ (x_D - x_D.mean())):.2f}")
 # can only grow through a residual is false. [computed: bool(abs(np.eye(2) - 0.5 * np.eye(2)).max() < 1)]
 #
 # Without additions the slope is the product of the $J_i$ alone. If each shrinks what passes by half, twelve leave
-# {{0.5**12:.6f}} of it; if each leaves a tenth, {{0.1**12:.0e}}. [computed] With a norm in front of each part the
-# shrinking is undone at every step on the way up, but not on the way down: the table above shows what then arrives.
-# [inference]
+# {{0.5**12:.6f}} of it; if each leaves a tenth, {{0.1**12:.0e}}. [computed]
 
 # %%
 rng = np.random.default_rng(2)
@@ -84,6 +104,21 @@ plain, added = np.eye(32), np.eye(32)
 for J in parts:
     plain, added = J @ plain, (np.eye(32) + J) @ added
 print(f"twelve parts, replaced: {np.linalg.norm(plain, 2):.1e}   added: {np.linalg.norm(added, 2):.2f}")
+
+# %% [markdown]
+# *With norms* it is otherwise, as long as epsilon does not matter. What a part has shrunk to a spread $\sigma$ the
+# next norm stretches by $1 / \sigma$, forwards and, since that factor is its slope, backwards too. [inference] So
+# twelve layers without additions need not lose their gradient. Drawn wide, the first layer's is
+# {{kept["lesson"][0]:.1f}} times the last one's. Drawn as GPT-2 draws, it is {{kept["gpt2"][0]:.4f}} times: the
+# stream has fallen to a spread of {{kept["gpt2"][1]:.0e}}, far below the root of epsilon, {{np.sqrt(1e-5):.4f}}, and
+# a norm no longer stretches it. [computed] And still the first kind learns nothing: in the table above, drawn wide,
+# twelve layers with a gradient of {{wide["gradient, first layer / last"]}} end at
+# {{wide["loss in nats"].split()[0]}}, where guessing is. A gradient that arrives is not yet one that tells what to
+# do. [measured: residuals]
+
+# %%
+for recipe, (ratio, spread) in kept.items():
+    print(f"{recipe:<7} gradient, first layer / last: {ratio:.4f}   spread of the stream at the end: {spread:.1e}")
 
 # %% [markdown]
 # ### Why there is a bend in the middle
