@@ -48,7 +48,8 @@ class Case:
     def __init__(self, theirs: Theirs, plan: Plan, seed: int = 0) -> None:
         self.theirs, self.plan, self.topic, self.seed = theirs, plan, plan.topic, seed
         self.placed: list[Placed] = []
-        self.kind = ""
+        self.kind = ""  # what their code takes, as the child guesses it
+        self.forced: str | None = None  # what it is given against that guess
         self.assigned: tuple[int, str] | None = None
         self.rank = self.topic.ranks[0]
         self.precision = "float64"
@@ -126,6 +127,7 @@ class Case:
             args=[sent for _, sent in sorted(args, key=lambda one: one[0])],
             kwargs=kwargs,
             precision=precision,
+            kind=self.forced,
             **more,
         )
         if isinstance(reply, Trouble):

@@ -202,7 +202,13 @@ def fitting_rank(case: Case, reading: Inputs) -> Said:
         tried.append((said, rank))
         if said.trouble is not None and said.trouble.kind != "error":
             return said
-    said, case.rank = next((one for one in reversed(tried) if one[0].trouble is None), tried[-1])
+    if case.forced is None and not case.plan.is_class and all(one.trouble is not None for one, _ in tried):
+        for case.forced in ("numpy", "torch", "lists"):  # what it takes was guessed wrongly?
+            said = fitting_rank(case, reading)
+            if said.out is not None:
+                return said
+        case.forced = None
+    said, case.rank = next((one for one in tried if one[0].trouble is None), tried[-1])
     return said
 
 

@@ -102,33 +102,35 @@ def described(module: ModuleType, path: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(module: ModuleType, name: str) -> str:
-    """What a function of theirs takes: the library that it, or what it calls in its file, speaks of."""
+    """What a thing of theirs takes: the library that it, or what it calls in their files, speaks of."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    waiting, seen, met = [name], set(), set()
+    folder = os.path.dirname(getattr(module, "__file__", ""))
+    waiting, seen, met = [(module, name)], set(), set()
     while waiting:
-        thing = vars(module).get(waiting.pop())
-        if thing is None or id(thing) in seen or getattr(thing, "__module__", None) != module.__name__:
+        home, word = waiting.pop()
+        thing = vars(home).get(word)
+        if id(thing) in seen or getattr(thing, "__module__", None) != home.__name__:
             continue
         seen.add(id(thing))
         for code in codes_of(thing):
-            for word in code.co_names:
-                owner = (
-                    getattr(vars(module).get(word), "__name__", "")
-                    if isinstance(vars(module).get(word), ModuleType)
-                    else ""
-                )
-                met.add(owner.split(".")[0])
-                waiting.append(word)
+            for used in code.co_names:
+                value = vars(home).get(used)
+                waiting.append((home, used))
+                if isinstance(value, ModuleType) and (getattr(value, "__file__", None) or "").startswith(folder):
+                    waiting += [(value, other) for other in code.co_names]
+                elif isinstance(value, ModuleType):
+                    met.add(value.__name__.split(".")[0])
     theirs = vars(module).get("Tensor")
     if inspect.isclass(theirs) and theirs.__module__.split(".")[0] != "torch":
         return "theirs"
-    if torch and "torch" in met:
-        return "torch"
-    if numpy and "numpy" in met:
-        return "numpy"
     uses = {value.__name__.split(".")[0] for value in vars(module).values() if isinstance(value, ModuleType)}
     uses |= {str(getattr(value, "__module__", "")).split(".")[0] for value in vars(module).values()}
-    return "torch" if torch and "torch" in uses else "numpy" if numpy and "numpy" in uses else "lists"
+    for speaks in (met, uses):
+        if torch and "torch" in speaks:
+            return "torch"
+        if numpy and "numpy" in speaks:
+            return "numpy"
+    return "lists"
 
 
 def codes_of(thing: Any) -> Iterator[Any]:

@@ -30,7 +30,8 @@ EXTRAS = {"torch": "torch", "tokenizers": "torch", "gguf": "gguf", "matplotlib":
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. 0: done; 1: our fault; 2: the request cannot be; 3: stopped on a bad loss; 130: by the user."""
+    """Run one command. 0: done; 1: our fault; 2: the request cannot be; 3: stopped on a bad loss; 4: check
+    found something that is not right; 130: stopped by the user."""
     words = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:
         return say("there is nowhere to write to: stdout is closed", 2)
