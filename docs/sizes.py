@@ -31,8 +31,10 @@ def published() -> dict[str, Any]:
     assert found.loader
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    models: dict[str, Any] = module.PUBLISHED
-    return models
+    sized = {
+        name: (total, None, config | {"architectures": [of]}) for name, (total, of, config) in module.SIZED.items()
+    }
+    return {**module.PUBLISHED, **sized}
 
 
 def families() -> str:
@@ -85,10 +87,26 @@ def optimizers() -> str:
     return "\n".join(lines) + "\n"
 
 
+def scale() -> str:
+    """What each of many processes holds of one model, weights held by all and shared among all."""
+    from plainformer.cost import Cost
+    from plainformer.cost.training import Plan, Training
+    from plainformer.presets import presets
+    from plainformer.report.figures import short
+
+    cost = Cost.of(presets["llama-3-8b"])
+    lines = head("processes", "each holds all (DDP)", "each holds a share (`--shard`)")
+    for n in (1, 2, 8, 64):
+        plans = [Plan(optimizer="adamw-float32", n_devices=n, zero=zero if n > 1 else 0) for zero in (0, 3)]
+        lines.append(row(str(n), *(short(Training.of(cost, plan).before_activations, "B") for plan in plans)))
+    return "\n".join(lines) + "\n"
+
+
 MADE: dict[str, Callable[[], str]] = {
     "conventions": conventions,
     "families": families,
     "devices": devices,
     "stored": stored,
     "optimizers": optimizers,
+    "scale": scale,
 }

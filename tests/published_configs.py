@@ -153,6 +153,61 @@ PUBLISHED: dict[str, tuple[int, int | None, Config]] = {
     "mt5-small": (300_176_768, None, t5("mt5", 512, 8, 6, 64, 1024, 250112, tie_word_embeddings=False)),
 }
 
+QWEN_VL_2B = sized("qwen2_vl", 1536, 28, 12, 8960, 151936, num_key_value_heads=2, tie_word_embeddings=True)
+QWEN_VL_7B = sized("qwen2_5_vl", 3584, 28, 28, 18944, 152064, num_key_value_heads=4)
+WIDE = {"encoder_layers": 32, "decoder_layers": 32, "encoder_attention_heads": 20, "decoder_attention_heads": 20}
+WIDE |= {"encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120, "d_model": 1280, "num_mel_bins": 128, "vocab_size": 51866}
+
+# Published models that answer for their sizes alone: (all parameters, the class that holds them).
+SIZED: dict[str, tuple[int, str, Config]] = {
+    "bitnet-2b-4t": (
+        2_412_820_480,
+        "BitNetForCausalLM",
+        sized("bitnet", 2560, 30, 20, 6912, 128256, num_key_value_heads=5, tie_word_embeddings=True),
+    ),
+    "clip-vit-base-patch32": (151_277_313, "CLIPModel", {"model_type": "clip"}),
+    "clip-vit-large-patch14": (
+        427_616_513,
+        "CLIPModel",
+        {
+            "model_type": "clip",
+            "projection_dim": 768,
+            "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
+            "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24}
+            | {"num_attention_heads": 16, "patch_size": 14},
+        },
+    ),
+    "siglip-base-patch16-224": (203_155_970, "SiglipModel", {"model_type": "siglip"}),
+    "whisper-tiny": (37_760_640, "WhisperForConditionalGeneration", {"model_type": "whisper"}),
+    "whisper-large-v3": (1_543_490_560, "WhisperForConditionalGeneration", {"model_type": "whisper"} | WIDE),
+    "wav2vec2-base-960h": (94_396_320, "Wav2Vec2ForCTC", {"model_type": "wav2vec2"}),
+    "longformer-base-4096": (
+        148_711_257,
+        "LongformerForMaskedLM",
+        sized("longformer", 768, 12, 12, 3072, 50265, max_position_embeddings=4098, type_vocab_size=1),
+    ),
+    "llava-1.5-7b": (
+        7_063_427_072,
+        "LlavaForConditionalGeneration",
+        {
+            "model_type": "llava",
+            "text_config": {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064},
+            "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096}
+            | {"num_hidden_layers": 24, "num_attention_heads": 16, "image_size": 336, "patch_size": 14},
+        },
+    ),
+    "qwen2-vl-2b": (
+        2_208_985_600,
+        "Qwen2VLForConditionalGeneration",
+        QWEN_VL_2B | {"vision_config": {"hidden_size": 1536}},
+    ),
+    "qwen2.5-vl-7b": (
+        8_292_166_656,
+        "Qwen2_5_VLForConditionalGeneration",
+        QWEN_VL_7B | {"vision_config": {"hidden_size": 1280, "out_hidden_size": 3584}},
+    ),
+}
+
 
 # Tiny configs, their switches drawn at random: what a stranger builds from them is the truth.
 TINY = sized("", 32, 3, 4, 44, 61, max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2)

@@ -26,7 +26,7 @@ from plainformer.ledger import Ledger
 from plainformer.presets import presets
 from plainformer.spec import Attention, Linear, Lora, Norm, Scaling, Spec
 from plainformer.tree import rewrite, walk
-from published_configs import PUBLISHED, STRANGERS, TWINS, Config, tiny
+from published_configs import PUBLISHED, SIZED, STRANGERS, TWINS, Config, tiny
 
 pytestmark = pytest.mark.no_shape_names  # no arrays here, and many small calls
 
@@ -53,6 +53,23 @@ def test_a_published_model_has_its_exact_parameters(name: str) -> None:
     total, active, config = PUBLISHED[name]
     ledger = Ledger.of(read(config).spec)
     assert (ledger.total, ledger.active) == (total, active or total)
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_published_model_that_only_answers_for_its_size_has_its_exact_parameters(name: str) -> None:
+    total, class_name, config = SIZED[name]
+    assert Ledger.of(read(config | {"architectures": [class_name]}).spec).total == total
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", SIZED)
+def test_a_published_model_s_parameters_are_its_class_s(name: str) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    import drift
+
+    total, class_name, config = SIZED[name]
+    keys = {key: value for key, value in config.items() if key != "model_type"}
+    assert drift.built(class_name, drift.of_type(config["model_type"], keys)) == total
 
 
 def test_every_family_that_runs_has_a_published_model_among_these() -> None:
