@@ -7,7 +7,7 @@ from __future__ import annotations
 from plainformer.families import encoders
 from plainformer.families.parts import Layer, feed_forward, layer_norm, linear, pre_norm_layer, rms_norm, sublayer
 from plainformer.huggingface.configs_encoders import head_of, with_task
-from plainformer.huggingface.configs_keys import Keys
+from plainformer.huggingface.configs_keys import OWN_HEAD, Keys
 from plainformer.huggingface.configs_parts import Frame, alike
 from plainformer.mixers import Distances, Patches
 from plainformer.records import replace
@@ -102,9 +102,12 @@ def ernie(keys: Keys) -> Spec:
 
 def bert_generation(keys: Keys) -> Spec:
     """Rothe et al. 2020: BERT without types, its head the table turned and a bias."""
-    if not (keys.architecture().endswith("Decoder") or keys.headed()):
-        return replace(roberta_like(keys, offset=0, n_types=0), head=None)
-    spec = roberta_like(keys, offset=0, n_types=0)
+    name = keys.architecture()
+    if name and not name.endswith(("Decoder", "Encoder")):
+        keys.fault("architectures", name, OWN_HEAD)
+    spec = roberta_like(keys.instead({"architectures": None}), offset=0, n_types=0)
+    if name.endswith("Encoder"):
+        return replace(spec, head=None)
     return replace(spec, head=Head(linear=linear(spec.d_model, spec.vocab_size, True), tied=True))
 
 

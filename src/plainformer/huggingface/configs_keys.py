@@ -147,6 +147,10 @@ class Keys:
         """The same, with these keys where they are absent; faults and notes are shared."""
         return Keys({**more, **self.config}, self.where, self.faults, self.notes, self.unsaid)
 
+    def instead(self, more: Mapping[str, Any]) -> Keys:
+        """The same with these keys, whatever stands there; faults and notes are shared."""
+        return Keys({**self.config, **more}, self.where, self.faults, self.notes, self.unsaid)
+
     def refuse_set(self, name: str, rule: str, allowed: Sequence[object] = (None, False, 0)) -> None:
         """A fault if this key asks for something that a Spec cannot say yet."""
         if (value := self.config.get(name)) not in allowed:
