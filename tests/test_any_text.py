@@ -496,6 +496,30 @@ def test_what_cannot_be_begun_from_is_refused(base: Path, pairs: Path, tmp_path:
     assert not (tmp_path / "run").exists()
 
 
+def test_eval_scores_completions_of_pairs_and_rows_of_text(
+    base: Path, pairs: Path, folder: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["eval", str(base), str(pairs), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    tokenizer = tokenizer_of(base)
+    n_targets = sum(len(tokenizer.encode(text.partition(" ")[2])) + 1 for text in DOCUMENTS)
+    assert found["targets"] == n_targets
+    assert main(["eval", str(base), str(pairs)]) == 0
+    assert "completions alone" in capsys.readouterr().out
+    counts = {}
+    for documents in ("joined", "ended", "apart"):
+        assert main(["eval", str(base), str(folder / "c.jsonl"), "--documents", documents, "--json"]) == 0
+        counts[documents] = json.loads(capsys.readouterr().out)["targets"]
+    n_all = sum(map(len, DOCUMENTS))
+    assert counts == {
+        "joined": n_all - 1,
+        "ended": n_all + len(DOCUMENTS) - 1,
+        "apart": n_all,  # without the first of each document
+    }
+    assert "each by itself" in refused("eval", base, pairs, "--stride", 4)
+
+
 def test_the_order_of_pairs_is_a_pure_function_of_seed_and_step() -> None:
     places = np.array([[i * 4, i * 4 + 2, i * 4 + 4] for i in range(23)])
     pairs = Pairs(np.arange(100), places)

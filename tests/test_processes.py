@@ -24,7 +24,7 @@ from torch import Tensor
 
 from plainformer import spec as s
 from plainformer.checkpoint import load, newest
-from plainformer.checkpoint.runs import is_sharded
+from plainformer.checkpoint.runs import damage, is_sharded
 from plainformer.cli import main
 from plainformer.model import Transformer
 from plainformer.text import Batches
@@ -215,6 +215,8 @@ def test_f31_a_killed_process_ends_all_within_a_minute_and_the_run_goes_on(
     assert "go on with --resume" in err
     assert newest(run).name in ("step-5", "step-10", "step-15")
     assert is_sharded(newest(run)) == bool(flags)
+    if flags:
+        shares_cut_short_are_noticed(run, tmp_path / "copy")
     job = torchrun(2, *words, "--resume")
     _, err = job.communicate(timeout=120)
     assert job.returncode == 0, err
@@ -226,6 +228,29 @@ def test_f31_a_killed_process_ends_all_within_a_minute_and_the_run_goes_on(
         assert found == pytest.approx([row.get(key, 0.0) for row in expected], abs=1e-10)
     for name, w in weights(alone).items():
         torch.testing.assert_close(weights(run)[name], w, rtol=0, atol=1e-10)
+
+
+def shares_cut_short_are_noticed(run: Path, copy: Path) -> None:
+    """Each file of a step in shares, cut, absent or forgotten by its sums."""
+    whole = newest(run)
+    files = [path.relative_to(whole) for path in whole.rglob("*") if path.is_file()]
+    assert len(files) == 6  # two of weights, two of the optimiser, the state, the sums
+    for file in files:
+        for how in ("cut", "gone", "unknown"):
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(whole, copy)
+            content = (copy / file).read_bytes()
+            if how == "cut":
+                (copy / file).write_bytes(content[: len(content) // 2])
+            elif how == "gone":
+                (copy / file).unlink()
+            elif file.name.endswith(".safetensors"):
+                sums = (copy / "sums").read_text().splitlines(keepends=True)
+                (copy / "sums").write_text("".join(line for line in sums if str(file) not in line))
+            else:
+                continue
+            assert damage(copy) is not None, (file, how)
+    assert damage(whole) is None
 
 
 @pytest.mark.proof
@@ -279,6 +304,29 @@ def test_a_run_goes_on_with_other_numbers_of_processes_and_shares(alone: Path, t
     assert main(["train", "--out", str(source), "--resume", "--quiet"]) == 0
     for name, w in weights(alone).items():
         torch.testing.assert_close(weights(source)[name], w, rtol=0, atol=1e-10)
+
+
+@pytest.mark.proof
+@linux
+def test_processes_whose_torchrun_is_gone_save_and_end(tmp_path: Path) -> None:
+    words = ("train", write_text(tmp_path), *SHORT, "--steps", 3000, "--save-every", 3000, "--out", tmp_path / "run")
+    job = torchrun(2, *words)
+    until_step(tmp_path / "run", 5, job)
+    workers = workers_of(job)
+    job.kill()
+    for _ in range(400):
+        if not any(is_alive(pid) for pid in workers):
+            break
+        time.sleep(0.05)
+    assert not any(is_alive(pid) for pid in workers)
+    assert newest(tmp_path / "run").name != "step-0"
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
 
 
 def test_shares_without_anybody_to_share_with_are_refused(

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from plainformer.checkpoint.atomic import held
 from plainformer.cli import main
 from plainformer.faults import PlainformerError
 from plainformer.text import split
-from plainformer.training import carry_on, check_resume, loop, start, starting
+from plainformer.training import board, carry_on, check_resume, forecast, loop, start, starting
 from plainformer.training.journal import Journal
 from plainformer.training.recipe import Settings
 from plainformer.training.spikes import Spikes
@@ -499,6 +500,113 @@ def test_a_run_whose_newest_step_is_cut_short_goes_on_from_the_one_before(
     assert "step-12 is not whole" in err
     assert same_weights(run, tmp_path / "run")
     assert untimed(run) == untimed(tmp_path / "run")
+
+
+MEMORY = """
+import resource, sys
+from plainformer.cli import main
+assert main(sys.argv[1:]) in (0, 130)
+print("PEAK", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak_of(*words: object) -> int:
+    """Kilobytes that a command holds at most, in a process of its own."""
+    ran = subprocess.run([sys.executable, "-c", MEMORY, *map(str, words)], capture_output=True, text=True, check=True)
+    return int(next(line.split()[1] for line in ran.stdout.splitlines() if line.startswith("PEAK")))
+
+
+@pytest.mark.proof
+@no_kill
+def test_f37_a_resumed_run_needs_no_more_memory_than_a_fresh_one(tmp_path: Path) -> None:
+    sizes = ("--d-model", 512, "--n-layers", 4, "--n-heads", 4, "--context", 32, "--batch-size", 2, "--quiet")
+    fresh = peak_of("train", write_text(tmp_path), "--out", tmp_path / "run", *sizes, "--steps", 4, "--save-every", 2)
+    shutil.rmtree(newest(tmp_path / "run"))
+    resumed = peak_of("train", "--out", tmp_path / "run", "--resume", "--quiet")
+    assert resumed <= 1.1 * fresh
+
+
+# --- what was planned, and what it took -------------------------------------------------------------------------------
+
+
+def test_what_a_run_took_stands_beside_what_was_planned(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path)
+    monkeypatch.setattr(forecast, "ENOUGH_STEPS", 12)
+    status, out, _ = ask("train", text, "--out", tmp_path / "run", *SHORT, "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["planned"]["parameters"] == found["taken"]["parameters"]
+    assert found["ratio"]["flops"] == 1  # the sheet's operations are those that torch counts
+    assert found["taken"]["seconds"] > 0
+    assert 0.05 < found["ratio"]["seconds"] < 20
+    assert 0.5 < found["ratio"]["memory"] < 2
+    status, out, _ = ask("train", text, "--out", tmp_path / "again", *SHORT)
+    assert [line.split()[0] for line in out.splitlines()[-5:]] == [
+        *("planned", "parameters", "memory", "flops", "seconds"),
+    ]
+    assert "ratio" in out
+    status, out, _ = ask("train", "--out", tmp_path / "run", "--resume", "--json")
+    assert "ratio" not in json.loads(out)  # this process did nothing
+    planned = json.loads(ask("train", text, "--plan", *SHORT, "--json")[1])["planned"]
+    assert planned["seconds"] > 0
+    assert "time" in ask("train", text, "--plan", *SHORT)[1]
+
+
+def test_a_model_that_takes_long_to_make_is_said_first(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "MANY_LAYERS", 0)
+    assert "parameters in 1 layers" in ask("train", write_text(tmp_path), "--out", tmp_path / "run", *SHORT)[2]
+
+
+def test_rows_go_to_tensorboard_where_it_is_and_are_refused_in_a_line_where_not(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("train", write_text(tmp_path), "--out", tmp_path / "run", *SHORT, "--tensorboard")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        status, _, err = ask(*words)
+        assert status == 2
+        assert "pip install 'plainformer[tensorboard]'" in err
+        assert not (tmp_path / "run").exists()
+    shown: list[tuple[str, float, int]] = []
+
+    class Writer:
+        def __init__(self, folder: str, purge_step: int) -> None:
+            assert folder.endswith("tensorboard")
+            shown.append(("begun", 0.0, purge_step))
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            shown.append((name, value, step))
+
+        def close(self) -> None:
+            shown.append(("closed", 0.0, 0))
+
+    monkeypatch.setattr(board, "writer_class", lambda: Writer)
+    assert ask(*words)[0] == 0
+    rows = metrics(tmp_path / "run")
+    expected = [(name, value, row["step"]) for row in rows for name, value in row.items() if name != "step"]
+    assert shown == [("begun", 0.0, 1), *expected, ("closed", 0.0, 0)]
+
+
+def test_tensorboard_reads_what_a_run_wrote(tmp_path: Path, ask: Ask) -> None:
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    script = (
+        "import sys\n"
+        "from plainformer.cli import main\n"
+        "assert main(sys.argv[2:]) == 0\n"
+        "from tensorboard.backend.event_processing.event_accumulator import EventAccumulator\n"
+        "found = EventAccumulator(sys.argv[1] + '/tensorboard').Reload()\n"
+        "print('LOSS', [(e.step, e.value) for e in found.Scalars('loss')])\n"
+    )
+    run, text = tmp_path / "run", write_text(tmp_path)
+    words = [sys.executable, "-c", script, run, "train", text, "--out", run, *SHORT, "--tensorboard"]
+    said = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout
+    found = json.loads(said.partition("LOSS ")[2].replace("(", "[").replace(")", "]"))
+    assert [step for step, _ in found] == list(range(1, 13))
+    assert [value for _, value in found] == pytest.approx([row["loss"] for row in metrics(run)], rel=1e-6)
 
 
 # --- a loss that explodes ---------------------------------------------------------------------------------------------

@@ -7,17 +7,21 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from plainformer.cli.tokenize import text_arguments
 from plainformer.cli.trained import trained, wait_asleep
+from plainformer.faults import refuse
 
 EVERY = 5.0  # seconds between lines that say how far it is
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a run, a step's folder in it, or a folder with weights")
-    parser.add_argument("text", metavar="TEXT", nargs="+", help="files of text, joined in this order")
+    parser.add_argument("text", metavar="TEXT", nargs="+", help="files, folders, patterns; .jsonl; .gz, .zst")
+    text_arguments(parser)
     parser.add_argument(
         "--stride",
         type=int,
@@ -49,13 +53,30 @@ def run(args: argparse.Namespace) -> int:
     model, tokenizer = trained(args.model)
 
     from plainformer.text import token_bytes, write_tokens
+    from plainformer.text.encoding import end_id
+    from plainformer.text.gathering import gathered
+    from plainformer.text.pairs import open_pairs, write_pairs
     from plainformer.training import evaluate
 
+    texts, end = gathered(args.text, args.field, args.documents), end_id(tokenizer)
+    if end is None and texts.documents in ("ended", "apart"):
+        if args.documents is not None:
+            raise refuse("--documents", args.documents, "the model's tokenizer has no token that ends a document")
+        texts = replace(texts, documents="joined")
+    length_V, pairs = token_bytes(tokenizer), None
     with TemporaryDirectory() as folder:
         notice = lambda words: print(f"plainformer: {words}", file=sys.stderr)  # noqa: E731
-        tokens_N = write_tokens(args.text, tokenizer, Path(folder) / "tokens.bin", notice=notice).tokens
+        places, out = Path(folder) / "pairs.bin", Path(folder) / "tokens.bin"
+        if texts.documents == "pairs":
+            if args.stride is not None:
+                raise refuse("--stride", args.stride, "is of blocks of a text: pairs stand each by itself")
+            tokens_N = write_pairs(texts, tokenizer, out, places).tokens
+            pairs = open_pairs(tokens_N, places)
+        else:
+            tokens_N = write_tokens(texts, tokenizer, out, notice=notice).tokens
         told = teller(len(tokens_N) - 1)
-        found = evaluate(model, tokens_N, token_bytes(tokenizer), stride=args.stride, progress=told)
+        apart = end if texts.documents == "apart" else None
+        found = evaluate(model, tokens_N, length_V, None, args.stride, progress=told, end=apart, pairs=pairs)
     assert found is not None  # nothing interrupts it
     if args.json:
         print(json.dumps(found.to_json()))
@@ -66,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         "perplexity": f"{found.perplexity:.4f}",
         "bits": f"{found.bits_per_token:.4f} a token, {bits} a byte",
         "targets": f"{found.targets:,} ({found.bytes:,} bytes)",
-        "context": f"{found.context:,} tokens, a block every {found.stride:,}",
+        "context": f"{found.context:,} tokens, "
+        + (f"a block every {found.stride:,}" if pairs is None else "each pair by itself, completions alone"),
     }
     for name, value in rows.items():
         print(f"{name:<12}{value}")

@@ -5,13 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from plainformer.faults import refuse
-
-EVERY = 5.0  # seconds between lines that say how far it is
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,24 +30,6 @@ def text_arguments(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def teller() -> Callable[[int, int], None]:
-    """Says on stderr, now and then, how much of the text is done and how long the rest will take."""
-    from plainformer.training.progress import clock
-
-    begun = said = time.monotonic()
-    first: int | None = None
-
-    def tell(done: int, total: int) -> None:
-        nonlocal said, first
-        now, first = time.monotonic(), done if first is None else first
-        if now - said >= EVERY and first < done < total:
-            said = now
-            left = (now - begun) / (done - first) * (total - done)
-            print(f"{done:,} of {total:,} bytes  {clock(left)} left", file=sys.stderr, flush=True)
-
-    return tell
-
-
 def run(args: argparse.Namespace) -> int:
     if args.source is not None and args.tokenizer is not None:
         raise refuse("--tokenizer", args.tokenizer, "cannot go with --from, which has its own", "leave one out")
@@ -60,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from plainformer.text import Tokenizer
     from plainformer.text.gathering import gathered
     from plainformer.text.preparing import prepare
+    from plainformer.training.progress import teller
 
     given: Tokenizer | None = None
     if args.source is not None:

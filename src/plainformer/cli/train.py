@@ -61,6 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     keep.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a quarter of all)")
     keep.add_argument("--save-every", type=int, metavar="N", help="steps between checkpoints (a tenth of all)")
+    keep.add_argument("--tensorboard", action="store_true", help="metrics.jsonl for TensorBoard too")
     keep.add_argument("--quiet", action="store_true", help="no progress")
     keep.add_argument("--json", action="store_true", help="the result, or the plan, as JSON")
 
@@ -79,18 +80,31 @@ def run(args: argparse.Namespace) -> int:
     wait_asleep()
 
     from plainformer.training import carry_on, plan
+    from plainformer.training.board import writer_class
     from plainformer.training.decisions import DECISIONS
     from plainformer.training.processes import joined
 
+    if args.tensorboard:
+        writer_class()
     asked = {name: value for name in DECISIONS if (value := getattr(args, name)) is not None}
+    if args.on_spike is not None and not args.resume:
+        asked["on_spike"] = args.on_spike
     if args.plan:
         return show_plan(plan(args.text, asked), args.json)
     with joined(args.shard) as processes:
         if processes.world > 1 and args.minutes is not None:
             raise refuse("--minutes", args.minutes, "is measured by a process alone", "give --steps")
         processes.led(lambda: begin(args, asked, begun))
-        outcome = carry_on(args.out, sample, args.quiet, processes, args.on_spike or "stop")
+        outcome = carry_on(args.out, sample, args.quiet, processes, on_spike(args), args.tensorboard)
         return tell(args.out, outcome, args.json) if processes.first else STATUS[outcome.ending]
+
+
+def on_spike(args: argparse.Namespace) -> Any:
+    """What was asked for now, else when the run was started."""
+    from plainformer.checkpoint.runs import read_json
+
+    kept = read_json(Path(args.out) / "run.json").get("asked") or {}
+    return args.on_spike or kept.get("on_spike") or "stop"
 
 
 def begin(args: argparse.Namespace, asked: dict[str, Any], begun: float) -> None:

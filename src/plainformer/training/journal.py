@@ -11,6 +11,7 @@ from typing import Any
 from plainformer.checkpoint.atomic import unwritable
 from plainformer.report.svg import line_chart
 from plainformer.text.files import written_beside
+from plainformer.training.board import Board
 
 Row = dict[str, Any]
 POINTS = 400
@@ -19,9 +20,13 @@ POINTS = 400
 class Journal:
     """metrics.jsonl, open at its end. `step` counts the updates done; `loss` is that of the batch of the last one."""
 
-    def __init__(self, run: Path, step: int, writing: bool = True) -> None:
-        """Cut back to `step`: the rows after it are made again. writing: False: another process keeps it."""
+    def __init__(self, run: Path, step: int, writing: bool = True, board: bool = False) -> None:
+        """Cut back to `step`: the rows after it are made again. writing: False: another process keeps it.
+
+        board: whether each row is also written for TensorBoard.
+        """
         self.path = run / "metrics.jsonl"
+        self.board = Board(run, step) if board and writing else None
         if not writing:
             self.path = Path(os.devnull)
             self.file = self.path.open("ab")
@@ -37,6 +42,8 @@ class Journal:
             self.write(line(row))
         except OSError as error:
             raise unwritable(self.path, error) from None
+        if self.board is not None:
+            self.board.show(row)
 
     def write(self, data: bytes) -> None:
         self.file.write(data)
@@ -52,6 +59,8 @@ class Journal:
 
     def close(self) -> None:
         self.file.close()
+        if self.board is not None:
+            self.board.close()
 
 
 def line(row: Mapping[str, Any]) -> bytes:

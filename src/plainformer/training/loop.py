@@ -66,6 +66,11 @@ class Stop:
     def __init__(self) -> None:
         self.asked = ""
 
+    def see_to_it(self, processes: Processes) -> None:
+        """Stop where torchrun, which started these processes, is gone: nobody would notice if one of them died."""
+        if processes.orphaned and not self.asked:
+            self.asked = "the end of torchrun"
+
     def take(self, number: int, _: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
@@ -206,10 +211,12 @@ def carry_on(
     quiet: bool = False,
     processes: Processes = ALONE,
     on_spike: OnSpike = "stop",
+    board: bool = False,
 ) -> Outcome:
     """Train a run from its newest whole step to its last one.
 
     on_spike: what to do where a loss has exploded or is no number: "stop" before the update, or "skip" it.
+    board: whether the rows of metrics.jsonl are also written for TensorBoard.
     Raises PlainformerError: the run is damaged, another process is at work in it, or the disk is full.
     """
     folder = Path(folder)
@@ -224,7 +231,8 @@ def carry_on(
         settings = settings_of(folder)
         with exact(settings.threads), processes.together():
             run = Run(folder, processes)
-            with closing(Journal(folder, run.step, processes.first)) as journal, Saving(folder, processes) as saving:
+            kept_rows = closing(Journal(folder, run.step, processes.first, board))
+            with kept_rows as journal, Saving(folder, processes) as saving:
                 return advance(run, journal, saving, stop, sample, quiet or not processes.first, on_spike)
 
 
@@ -260,6 +268,7 @@ def advance(
             run.seconds += time.monotonic() - begun
             if "loss" in row:
                 progress.step(run.step, row["loss"], row["tokens_per_second"])
+            stop.see_to_it(processes)
             stopped = processes.any(stop.asked)
             if run.step % settings.save_every == 0 or run.step == settings.steps or stopped:
                 journal.settle()

@@ -20,8 +20,10 @@ from plainformer.text.pairs import Pairs, open_pairs, write_pairs
 from plainformer.text.preparing import TOKENS as PREPARED
 from plainformer.text.preparing import facts_of, is_prepared, tokenizer_for
 from plainformer.text.reading import Documents, Texts, total_bytes
+from plainformer.training.progress import teller
 
 TOKENS, PAIRS = "tokens.bin", "pairs.bin"
+LONG_BYTES = 50_000_000  # a text that takes seconds to read
 TOKENIZER, VALIDATION = "characters", 0.1
 Words = Sequence[str | Path]
 Asked = Mapping[str, Any]
@@ -54,6 +56,8 @@ def taken_in(words: Words, asked: Asked, folder: Path, given: Tokenizer | None =
     if len(words) == 1 and is_prepared(words[0]):
         return prepared(Path(words[0]), asked, folder, given, share)
     texts = texts_of(words, asked)
+    if (size := total_bytes(texts)) > LONG_BYTES and given is None:
+        tell(f"reading {size:,} bytes for a tokenizer")
     tokenizer = given or tokenizer_for(texts, asked.get("tokenizer", TOKENIZER), tell)
     if texts.documents != "joined" and end_id(tokenizer) is None:
         if texts.documents != "pairs":
@@ -68,7 +72,7 @@ def taken_in(words: Words, asked: Asked, folder: Path, given: Tokenizer | None =
         pairs = (len(n_train), len(n_validation))
         more = texts.documents, texts.field, pairs
         return tokenizer, Text(n_tokens, pairs[0], pairs[1], tokenizer.n_tokens, *more)
-    n_tokens = write_tokens(texts, tokenizer, tokens, notice=tell).n_tokens
+    n_tokens = write_tokens(texts, tokenizer, tokens, teller(), tell).n_tokens
     train, validation = split(n_tokens, share)
     return tokenizer, Text(n_tokens, len(train), len(validation), tokenizer.n_tokens, texts.documents, texts.field)
 

@@ -52,11 +52,17 @@ class Processes:
     shard: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     patient: Any = None  # the group of those who wait for as long as it takes
+    parent: int | None = None  # the process that started these
 
     @property
     def first(self) -> bool:
         """Whether this is the one that writes and speaks."""
         return self.rank == 0
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the process that started this one is gone."""
+        return self.parent is not None and os.getppid() != self.parent
 
     def rows(self, n_rows: int) -> tuple[range, int]:
         """Which rows of a batch are this process's, and how many rows of nothing make up each one's equal share."""
@@ -164,7 +170,7 @@ def joined(shard: bool = False) -> Iterator[Processes]:
     try:
         patient = dist.new_group(timeout=timedelta(days=30), backend="gloo")
         rank, world = dist.get_rank(), dist.get_world_size()
-        yield Processes(rank, world, shard, device or torch.device("cpu"), patient)
+        yield Processes(rank, world, shard, device or torch.device("cpu"), patient, os.getppid())
         dist.destroy_process_group()
     except (PlainformerError, SystemExit, KeyboardInterrupt):
         raise  # the group ends with the process: to take leave of those who are gone would wait for them

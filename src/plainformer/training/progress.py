@@ -22,6 +22,22 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
+def teller(every: float = 5.0) -> Callable[[int, int], None]:
+    """Says on stderr, every few seconds, how many bytes of a text are done and how long the rest will take."""
+    begun = said = time.monotonic()
+    first: int | None = None
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said, first
+        now, first = time.monotonic(), done if first is None else first
+        if now - said >= every and first < done < total:
+            said = now
+            left = (now - begun) / (done - first) * (total - done)
+            print(f"{done:,} of {total:,} bytes  {clock(left)} left", file=sys.stderr, flush=True)
+
+    return tell
+
+
 class Speed:
     """Speed and time left, from the steps of this process alone: a resumed run did not do those before it."""
 
