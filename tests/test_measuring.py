@@ -74,6 +74,7 @@ def test_a_spread_is_the_median_the_least_and_the_most() -> None:
 def test_what_is_stored_comes_out_again() -> None:
     """Bytes are the same on every machine; losses are not, but what the lesson says of them must hold."""
     assert measure("scores")["rows"] == measured("scores")["rows"]
+    assert measure("untrained")["rows"] == measured("untrained")["rows"]
     assert set(MEASUREMENTS) >= {"residuals", "norms", "scores"}
     again = {(row["layers"], row["layout"]): float(row["loss in nats"].split()[0]) for row in residuals.measure().rows}
     learned = {name for (n_layers, name), loss in again.items() if n_layers == 12 and loss < 4}

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from plainformer import conventions, formulas, generation, kernels, reference
 from plainformer import model as m
@@ -25,6 +24,7 @@ from plainformer.families import decoders
 from plainformer.families.parts import feed_forward
 from plainformer.initial import initial, lesson
 from plainformer.ledger import Ledger, weights
+from plainformer.measuring import untrained
 from plainformer.model import Transformer
 from plainformer.presets import presets
 from plainformer.reference import Weights
@@ -525,47 +525,10 @@ HERE |= {
 
 def explainer() -> dict[str, Any]:
     """The 4 x 32 model from torch's seed 0, its weights drawn in the order of the document's program."""
-    torch.manual_seed(0)
-    n_rows, d = 50304, 32
-    kinds = (3 * d, d), (d, d), (4 * d, d), (d, 4 * d)
-    nn.Embedding(n_rows, d), nn.Embedding(1024, d)
-    for _ in range(4):
-        for n_out, n_in in kinds:
-            nn.Linear(n_in, n_out)  # what torch draws first is thrown away, but moves the seed on
-    nn.Linear(d, n_rows, bias=False)
-    spec = pad_vocabulary(presets["fig3-4x32"])
-    arrays = {name: a if a.ndim == 1 else None for name, a in initial(spec).items()}
-
-    def draw(n_out: int, n_in: int, std: float = 0.02) -> np.ndarray:
-        return torch.empty(n_out, n_in).normal_(0, std).numpy()
-
-    arrays |= {"embedding.weight": draw(n_rows, d), "decoder.positions.weight": draw(1024, d)}
-    for place in (f"decoder.layers.{i}" for i in range(4)):
-        for part, array in zip("qkv", np.split(draw(3 * d, d), 3), strict=True):
-            arrays[f"{place}.attention.{part}.weight"] = array
-        arrays[f"{place}.attention.out.weight"] = draw(d, d, 0.02 / math.sqrt(8))
-        arrays[f"{place}.feed_forward.up.weight"] = draw(4 * d, d)
-        arrays[f"{place}.feed_forward.down.weight"] = draw(d, 4 * d, 0.02 / math.sqrt(8))
-    tokens = torch.randint(0, 50257, (12,))[None]
-    other = tokens.clone()
-    other[0, 8] = (other[0, 8] + 1) % 50257
-    model = Transformer(spec, initial=None)
-    model.take((name, np.ascontiguousarray(array)) for name, array in arrays.items())
-    seen: dict[str, torch.Tensor] = {}
-    with torch.no_grad():
-        said = model(tokens, trace=seen)
-        moved = (model(other, trace={}) - said).abs().amax(-1)[0]
-        surprisal = kernels.cross_entropy(said[:, :-1], tokens[:, 1:]).mean().item() / math.log(2)
-    assert abs(surprisal - math.log2(n_rows)) < 0.2
-    layer = seen["decoder.layers.0.attention.weights"]
-    shapes = [seen["decoder.stream.0"][0], seen["decoder.stream.4"][0], said[0], layer[0]]
-    return {
-        "tiny_4x32_shapes": [list(y.shape) for y in shapes],
-        "tiny_4x32_row_sum_error": (layer.sum(-1) - 1).abs().max().item(),
-        "tiny_4x32_causal": [moved[:8].max().item(), moved[8:].min().item(), moved[8:].max().item()],
-        "tiny_4x32_surprisal_bits": [surprisal, math.log2(n_rows), math.log2(50257)],
-        "tiny_4x32_logit_spread": [said[0, 0].min().item(), said[0, 0].max().item()],
-    }
+    said = untrained.said()
+    assert abs(said["surprisal_bits"] - math.log2(50304)) < 0.2
+    said["surprisal_bits"] = [said["surprisal_bits"], math.log2(50304), math.log2(50257)]
+    return {f"tiny_4x32_{name}": value for name, value in said.items()}
 
 
 @pytest.fixture(scope="module")
