@@ -8,6 +8,8 @@ from plainformer.lessons.cells import written
 from plainformer.lessons.telling import tell
 from seed_numbers import EXPECTED
 
+pytestmark = pytest.mark.no_shape_names  # as in test_lessons.py
+
 # Which lesson says which number. The values are held in test_lessons.py, to EXPECTED and its tolerances; EXPECTED is
 # held to the shared file in test_seed_numbers.py.
 LESSON_OF: dict[str, list[str]] = {

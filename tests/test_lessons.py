@@ -24,6 +24,10 @@ from plainformer.report.diagrams import Arrow, Box, flow
 from plainformer.report.drawings import columns, lines, maps, shares
 from seed_numbers import EXPECTED
 
+pytestmark = (
+    pytest.mark.no_shape_names
+)  # other tests compare names with arrays in what lessons run; here it takes minutes
+
 WRITTEN = written()
 each_lesson = pytest.mark.parametrize("lesson", WRITTEN, ids=lambda lesson: lesson.name)
 STORED = sorted((ROOT / "src" / "plainformer" / "lessons" / "measured").glob("*.json"))
@@ -65,6 +69,7 @@ def test_a_notebook_runs_cell_by_cell(lesson: Lesson) -> None:
             exec(compile("".join(cell["source"]), f"{lesson.name}, {cell['id']}", "exec"), names)
 
 
+@pytest.mark.proof
 @each_lesson
 def test_a_lesson_is_told_the_same_twice(lesson: Lesson) -> None:
     again = Teller(lesson).tell(list(all_cells(lesson)))
