@@ -32,6 +32,7 @@ from plainformer.text import (
     Tokenizer,
     encoding,
     preparing,
+    split,
     token_bytes,
     train_tokenizer,
     write_tokens,
@@ -518,6 +519,27 @@ def test_eval_scores_completions_of_pairs_and_rows_of_text(
         "apart": n_all,  # without the first of each document
     }
     assert "each by itself" in refused("eval", base, pairs, "--stride", 4)
+    kept = base.parent / "validation.jsonl"  # the last tenth of the pairs
+    kept.write_text("".join(pairs.read_text().splitlines(keepends=True)[-len(DOCUMENTS) // 10 :]), encoding="utf-8")
+    assert main(["eval", str(base), str(kept), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loss"] == pytest.approx(metrics(base)[-1]["val_loss"], abs=1e-6)
+
+
+def test_a_run_of_documents_apart_validates_them_apart(folder: Path, tmp_path: Path) -> None:
+    losses = {}
+    for documents in ("ended", "apart"):
+        run = tmp_path / documents
+        words = ("train", folder / "c.jsonl", "--out", run, *SHORT, "--lr", 1e-9, "--documents", documents)
+        assert main([str(word) for word in words]) == 0
+        tokens = TokenFile.open(run / "tokens.bin")
+        _, validation = split(tokens.n_tokens, 0.1)
+        end = end_id(tokenizer_of(run)) if documents == "apart" else None
+        length_V = token_bytes(tokenizer_of(run))
+        found = evaluate(load(run), tokens.slice(validation), length_V, 16, end=end)
+        assert found is not None
+        losses[documents] = metrics(run)[-1]["val_loss"]
+        assert losses[documents] == pytest.approx(found.loss, abs=1e-6)
+    assert losses["ended"] != losses["apart"]
 
 
 def test_the_order_of_pairs_is_a_pure_function_of_seed_and_step() -> None:

@@ -190,18 +190,16 @@ class Run:
         """The whole validation part; None where there is none, or where a signal came first."""
         if not len(self.validation):
             return None
-        tokens_N, scores = (
-            self.tokens.slice(self.validation),
-            self.scores if self.processes.shard else Scores(self.model),
-        )
         return evaluate(
             self.model,
-            tokens_N,
+            self.tokens.slice(self.validation),
             self.length_V,
             self.settings.context,
             go_on=lambda: not stop.asked,
             processes=self.processes,
-            scores=scores,
+            scores=self.scores if self.processes.shard else Scores(self.model),
+            end=self.end,
+            pairs=None if self.pairs is None else self.pairs.part(self.validation),
         )
 
 
