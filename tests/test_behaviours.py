@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapters import ADAPTERS
-from behaviours import CHECKS
+from plainformer.check.behaviours_whole import CHECKS
 
 PAIRS = [(ad, name) for ad in ADAPTERS for name, (needs, _) in CHECKS.items() if needs <= ad.caps]
 DEMANDED = {"LN", "FF", "AT", "BL", "GP", "GN", "KV", "MO"}  # of both; of the model also GR, TR

@@ -105,7 +105,7 @@ def my_gelu_function(t):
 def test_an_adapter_is_written_once_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The ten lines: our signature, their call; mended by hand, it is a file to check like any other."""
     odd = tmp_path / "odd.py"
-    odd.write_text("import numpy as np\n\n\ndef squash(values):\n    e = np.exp(values - values.max(-1, keepdims=True))\n"
+    odd.write_text("import numpy as np\n\n\ndef squash(x):\n    e = np.exp(x - x.max(-1, keepdims=True))\n"
                    "    return e / e.sum(-1, keepdims=True)\n")  # fmt: skip
     adapter = tmp_path / "adapter.py"
     assert main(["check", str(odd), "--adapter", str(adapter)]) == 0
@@ -143,3 +143,25 @@ def test_a_terminal_gets_colour_and_a_pipe_none(theirs: Path, monkeypatch: pytes
     write(coloured, answers)
     assert plain.getvalue() == SAID
     assert "\x1b[" in coloured.getvalue()
+
+
+def test_behaviours_are_asked_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The checks are those that the reference and the model are held to; a leak and rows that meet are noticed."""
+    assert main(["check", str(FILES["nano"]), "--behaviours", "--json"]) == 4  # torch's first embeddings are no guess
+    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)["behaviours"]}
+    assert {"GP1", "GP2", "GP3", "GP9", "FF1"} <= {name for name, one in told.items() if one["shown"]}
+    assert not told["GP8"]["shown"]
+    text = (
+        FILES["nano"]
+        .read_text(encoding="utf-8")
+        .replace("self.mask[:, :, :T, :T] == 0", "self.mask[:, :, :T, :T] == 2")
+    )
+    (tmp_path / "leaks.py").write_text(text, encoding="utf-8")
+    assert main(["check", str(tmp_path / "leaks.py"), "--behaviours"]) == 4
+    said = capsys.readouterr().out
+    assert "NOT    GP2  the future moves no bit" in said
+    assert "shown  GP9  rows do not see each other" in said
+    assert main(["check", str(FILES["np"]), "--behaviours"]) == 4
+    said = capsys.readouterr().out
+    assert "shown  AT3  no score buys its way past the mask" in said
+    assert "NOT    AT4" in said

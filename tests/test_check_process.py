@@ -1,4 +1,4 @@
-"""Code under test in a process of its own: a crash, a hang, too much memory, a wrong shape are answers with their line."""
+"""Code under test in a process of its own: a crash, a hang, too much memory, a wrong shape are answers with a line."""
 
 from __future__ import annotations
 

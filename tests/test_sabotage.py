@@ -15,7 +15,6 @@ import torch
 
 import adapters
 import laws
-from behaviours import CHECKS
 from mutants import (
     Break,
     all_gains_less_one,
@@ -47,6 +46,7 @@ from mutants import (
 from plainformer import experts, formulas, initial, kernels, layers, reference, states
 from plainformer import model as m
 from plainformer import spec as s
+from plainformer.check.behaviours_whole import CHECKS
 from plainformer.faults import PlainformerError
 from plainformer.generation import decoding
 from plainformer.states import State, Where

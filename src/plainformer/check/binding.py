@@ -12,6 +12,22 @@ from plainformer.check.topic import REQUIRED, Argument, Topic
 from plainformer.check.topics import TOPICS
 
 Thing = Mapping[str, Any]  # one function or class of theirs, as the child describes it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What a class of theirs is made with."""
+
+    width: int = d.WIDTH
+    n_heads: int = d.N_HEADS
+    n_kv_heads: int | None = None
+    d_ff: int = d.D_FF
+    vocab: int = d.VOCAB
+    context: int = d.CONTEXT
+    n_layers: int = d.N_LAYERS
+    dropout: float = 0.0
+
+
 FLAGS = {"bias", "qkvbias", "usebias", "attnbias", "mask", "seed", "expansion", "mlpratio", "causal"}
 CONFIG = ("config", "cfg", "conf", "args", "hparams", "params")
 
@@ -94,22 +110,22 @@ def matched(
     return places, tuple(unbound), tuple(optional)
 
 
-def sizes_known(heads: tuple[int, int | None] = (d.N_HEADS, None), dropout: float = 0.0) -> dict[str, Any]:
+def sizes_known(sizes: Sizes) -> dict[str, Any]:
     """Every name that a constructor may have for a size, and its value."""
-    n_heads, n_kv = heads
+    n_heads, n_kv, dropout = sizes.n_heads, sizes.n_kv_heads, sizes.dropout
     values: dict[str, Any] = {}
     for names, value in (
         ("d_model embed_dim n_embd dim hidden_size d embedding_dim emb_dim d_in d_out normalized_shape ndim "
-         "width size n_embed d_embed embed_size dim_model input_dim in_features c model_dim hidden", d.WIDTH),
+         "width size n_embed d_embed embed_size dim_model input_dim in_features c model_dim hidden", sizes.width),
         ("n_heads num_heads n_head h heads num_attention_heads nhead n_attn_heads", n_heads),
         ("n_kv_heads num_kv_heads num_key_value_heads n_kv_head n_groups kv_heads num_query_groups", n_kv or n_heads),
-        ("d_head head_dim head_size d_k d_v dim_head d_q", d.WIDTH // n_heads),
+        ("d_head head_dim head_size d_k d_v dim_head d_q", sizes.width // max(n_heads, 1)),
         ("d_ff hidden_dim d_hidden dim_feedforward intermediate_size ffn_dim n_inner ff_dim mlp_dim d_mlp inner_dim "
-         "ffn_hidden hidden_features", d.D_FF),
-        ("n_layers num_layers n_layer depth num_hidden_layers n_blocks num_blocks layers", d.N_LAYERS),
-        ("vocab_size n_vocab vocab num_tokens v n_tokens", d.VOCAB),
+         "ffn_hidden hidden_features", sizes.d_ff),
+        ("n_layers num_layers n_layer depth num_hidden_layers n_blocks num_blocks layers", sizes.n_layers),
+        ("vocab_size n_vocab vocab num_tokens v n_tokens", sizes.vocab),
         ("block_size max_seq_len max_len context_length n_positions max_position_embeddings n_ctx seq_len max_length "
-         "context ctx_len sequence_length context_size t max_seq_length", d.CONTEXT),
+         "context ctx_len sequence_length context_size t max_seq_length", sizes.context),
         ("dropout drop drop_rate dropout_rate p_drop attn_pdrop resid_pdrop embd_pdrop attn_dropout resid_dropout p "
          "attention_dropout hidden_dropout dropout_p attn_drop", dropout),
         ("mlp_ratio expansion ff_mult expansion_factor widening_factor", 4),
@@ -120,8 +136,8 @@ def sizes_known(heads: tuple[int, int | None] = (d.N_HEADS, None), dropout: floa
     return values
 
 
-def plan_of(topic: Topic, thing: Thing, things: Sequence[Thing]) -> Plan:
-    """How to call it; what is unbound says why it cannot be."""
+def plan_of(topic: Topic, thing: Thing, things: Sequence[Thing], asked: Sizes | None = None) -> Plan:
+    """How to call it; what is unbound says why it cannot be. `asked`: the sizes of a class, else our own."""
     if not thing["class"]:
         places, unbound, optional = matched(topic.arguments, thing["parameters"] or ())
         missing = tuple(a.name for a in topic.arguments if a.without is REQUIRED and a.name not in places)
@@ -136,7 +152,9 @@ def plan_of(topic: Topic, thing: Thing, things: Sequence[Thing]) -> Plan:
     places, unbound, optional = matched(inputs, thing["forward"] or ())
     groups = {short(n) for n in ("n_kv_heads", "num_kv_heads", "num_key_value_heads", "n_kv_head", "n_groups")}
     grouped = any(short(p["name"]) in groups for p in thing["parameters"] or ())
-    sizes = sizes_known((6, 2) if grouped else (d.N_HEADS, None), 0.25 if thing["module"] else 0.0)
+    n_heads, n_kv = (6, 2) if grouped else (d.N_HEADS, None)
+    of = asked or Sizes(n_heads=n_heads, n_kv_heads=n_kv, dropout=0.25 if thing["module"] else 0.0)
+    sizes = sizes_known(of)
     by_short = {short(name): value for name, value in sizes.items()}
     kwargs, config, lacking = {}, None, []
     for p in thing["parameters"] or ():
@@ -148,8 +166,7 @@ def plan_of(topic: Topic, thing: Thing, things: Sequence[Thing]) -> Plan:
             kwargs[p["name"]] = by_short[short(p["name"])]
         elif p["required"]:
             lacking.append(p["name"])
-    n_heads = 6 if grouped else d.N_HEADS
-    told = {"n_heads": n_heads, "n_kv_heads": 2 if grouped else None, "width": d.WIDTH}
+    told = {"n_heads": of.n_heads, "n_kv_heads": of.n_kv_heads, "width": of.width}
     return Plan(topic, thing["name"], thing["line"], True, places, thing["source"], kwargs, config, told,
                 (*lacking, *unbound), optional)  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plainformer.check import draws as d
-from plainformer.check.binding import Plan
+from plainformer.check.binding import Plan, Sizes
 from plainformer.check.comparing import fitted
 from plainformer.check.layouts import Placed, place, shapes_of
 from plainformer.check.process import Reply, Theirs, Trouble, packed
@@ -64,7 +64,7 @@ class Case:
         if isinstance(made, Trouble):
             return made
         self.kind, self.assigned = made.facts["kind"], None
-        self.placed = place(self.topic.name, made.facts["parameters"], d.WIDTH)
+        self.placed = place(self.topic.name, made.facts["parameters"], Sizes())
         return None
 
     # --- inputs -------------------------------------------------------------------------------------------------------

@@ -216,6 +216,8 @@ class Session:
         thing = vars(self.module)[asked["name"]]
         if asked["do"] == "make":
             return {"kind": kind, **self.make(thing, asked, kind)}
+        if asked["do"] == "values":
+            return {"out": {"tree": [values.sent(getattr(holder, leaf)) for _, holder, leaf, _ in named(self.made)]}}
         if asked["do"] == "assign":
             if kind == "torch" and hasattr(self.made, "to"):
                 self.made.to(getattr(sys.modules["torch"], asked["precision"]))

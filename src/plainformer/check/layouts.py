@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from plainformer.check.binding import short
-from plainformer.check.draws import CONTEXT, VOCAB
+from plainformer.check.binding import Sizes, short
 from plainformer.check.steps import Array
 
 ROLE_NAMES = {
@@ -54,6 +53,11 @@ class Placed:
         whole = np.concatenate(columns, -1)
         return np.ascontiguousarray(whole.T if self.transposed else whole)
 
+    def to_roles(self, whole: Array) -> dict[str, Array]:
+        """Of their array the roles' columns; of a module a head, its part alone."""
+        columns = whole.T if self.transposed else whole
+        return dict(zip(self.roles, np.split(columns, len(self.roles), -1), strict=True))
+
 
 class Unplaced(Exception):
     """Arrays of theirs whose role is not known."""
@@ -82,7 +86,7 @@ def named_role(path: list[str], ndim: int, in_block: bool, fed: bool | None, thr
     return None
 
 
-def place(topic: str, parameters: Sequence[Mapping[str, Any]], width: int) -> list[Placed]:
+def place(topic: str, parameters: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[Placed]:
     """A role for every array; raises Unplaced with the paths that have none."""
     found: list[Placed] = []
     norms: dict[str, list[str]] = {}
@@ -99,7 +103,7 @@ def place(topic: str, parameters: Sequence[Mapping[str, Any]], width: int) -> li
         if topic == "gpt" and numbers_in(path):
             at = next(i for i, one in enumerate(path) if one.isdigit())
             block, inner = f"block{path[at]}.", path[at + 1 :]
-        role = role_of(topic, path, inner, block, shape, norms, three, sequence)
+        role = role_of(topic, path, inner, block, shape, norms, three, sequence, sizes)
         if role is None:
             lost.append(p["path"])
             continue
@@ -108,7 +112,7 @@ def place(topic: str, parameters: Sequence[Mapping[str, Any]], width: int) -> li
             part = (int(number[1]), n_heads_apart)
         leaf = role.rsplit(".", 1)[-1]
         roles = tuple(role.replace("qkv", one) for one in "qkv") if "qkv" in role else (role,)
-        transposed = len(shape) == 2 and leaf == "w" and is_transposed(p["of"], role, shape, width, in_order)
+        transposed = len(shape) == 2 and leaf == "w" and is_transposed(p["of"], role, shape, sizes.width, in_order)
         found.append(Placed(p["path"], shape, roles, transposed, part))
     if lost:
         raise Unplaced(", ".join(lost))
@@ -124,13 +128,14 @@ def role_of(
     norms: dict[str, list[str]],
     three: bool,
     sequence: list[int],
+    sizes: Sizes,
 ) -> str | None:
     leaf = short(path[-1])
     kind = "gain" if GAINS.search(leaf) and not BIASES.search(leaf) else "bias"
     if topic in ("layer_norm", "rms_norm"):
         return kind if len(shape) == 1 else None
     if topic == "gpt" and not block:
-        return outer_role(path, shape, leaf, kind)
+        return outer_role(path, shape, kind, sizes)
     norm_at = next((i for i, one in enumerate(inner) if NORM.search(short(one))), None)
     if len(shape) == 1 and norm_at is not None and topic in ("block", "gpt"):
         name = (
@@ -153,14 +158,14 @@ def role_of(
     return f"{block}{short_role}.{'w' if len(shape) == 2 else 'b'}"
 
 
-def outer_role(path: list[str], shape: tuple[int, ...], leaf: str, kind: str) -> str | None:
+def outer_role(path: list[str], shape: tuple[int, ...], kind: str, sizes: Sizes) -> str | None:
     words = {short(one) for one in path}
     if len(shape) == 1:
-        return "head.b" if shape[0] == VOCAB else f"ln_f.{kind}"
+        return "head.b" if shape[0] == sizes.vocab else f"ln_f.{kind}"
     head = bool(words & HEAD_NAMES)
-    if VOCAB in shape:
-        return "head.w" if head or shape[1] == VOCAB else "wte"
-    return "wpe" if CONTEXT in shape else None
+    if sizes.vocab in shape:
+        return "head.w" if head or shape[1] == sizes.vocab else "wte"
+    return "wpe" if sizes.context in shape else None
 
 
 def is_transposed(of: str, role: str, shape: tuple[int, ...], width: int, others: Sequence[Mapping[str, Any]]) -> bool:

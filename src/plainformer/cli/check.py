@@ -20,6 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the inputs, which are fresh for each seed (default 0)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for one call of your code (default 10)")
     parser.add_argument("--memory", type=float, default=4.0, help="GiB that your code may hold (default 4)")
+    parser.add_argument("--behaviours", action="store_true", help="what a GPT must show, asked of yours, one line each")
     parser.add_argument("--list", action="store_true", help="what can be checked, with signatures")
     parser.add_argument("--mistakes", action="store_true", help="every mistake that is known by name")
     parser.add_argument(
@@ -46,6 +47,9 @@ def run(args: argparse.Namespace) -> int:
     if args.adapter:
         return adapted(path, Path(args.adapter))
 
+    if args.behaviours:
+        return behaving(path, args)
+
     def told(answer: Answer) -> None:
         if not args.json:
             write(sys.stdout, [answer])
@@ -59,6 +63,34 @@ def run(args: argparse.Namespace) -> int:
         n_right = sum(one.is_fine for one in report.answers)
         print(f"{n_right} of {len(report.answers)} right (seed {report.seed})", file=sys.stderr)
     return 0 if report.is_fine else DIFFERS
+
+
+def behaving(path: Path, args: argparse.Namespace) -> int:
+    """Each behaviour that their file can be asked, and whether it is shown."""
+    from plainformer.check.process import Theirs, Trouble
+    from plainformer.check.theirs_behave import Shown, behaviours
+
+    if not path.is_file():
+        raise refuse("FILE", str(path), "is no file", "give a Python file")
+
+    def told(one: Shown) -> None:
+        if not args.json:
+            print(f"{'shown' if one.shown else 'NOT':<6} {one.name}  {one.words}{f': {one.why}' if one.why else ''}")
+
+    with Theirs(path, int(args.memory * 2**30), args.seconds) as theirs:
+        described = theirs.ask(do="describe")
+        if isinstance(described, Trouble):
+            raise refuse(
+                "FILE", path.name, f"cannot be imported: {described.says}", f"check {path.name} shows the line"
+            )
+        shown = behaviours(theirs, described.facts["things"], told)
+    if not shown:
+        raise refuse(
+            "FILE", path.name, "holds nothing whose behaviour is known", "a GPT, layer_norm, attention with a mask"
+        )
+    if args.json:
+        print(json.dumps({"file": path.name, "behaviours": [vars(one) for one in shown]}))
+    return 0 if all(one.shown for one in shown) else DIFFERS
 
 
 def listed(args: argparse.Namespace) -> int:
