@@ -34,10 +34,10 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 # | what | choices | what it gives | what it costs | from |
 # |---|---|---|---|---|
 # | where the norm stands | before each part (pre-norm) | deep stacks train without care | the stream grows with depth
-#   | [paper: Xiong et al. 2020, section 3] |
+#   | [paper: Xiong et al. 2020, abstract] [inference] |
 # | | after each addition (post-norm) | the layout of the first transformer and of BERT | a warm-up of the learning rate
-#   | [paper: Xiong et al. 2020, section 3] |
-# | which norm | LayerNorm | centred, scaled, shifted | two vectors a norm | [paper: Ba et al. 2016, section 3] |
+#   | [paper: Xiong et al. 2020, abstract] |
+# | which norm | LayerNorm | centred, scaled, shifted | two vectors a norm | [paper: Ba et al. 2016, abstract] |
 # | | RMSNorm | scaled only; Llama, Mistral, Gemma | nothing that one notices
 #   | [paper: Zhang and Sennrich 2019, abstract] |
 # | the feed-forward network | two matrices and GELU | the layout of GPT-2 | a middle four times as wide as the stream
@@ -63,7 +63,7 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 # - *A stack without additions.* The signal has to survive every part in turn; what is left of it, and of its
 #   gradient, is measured in the last section. [inference]
 # - *Post-norm without warm-up.* The gradients near the output are large at the start, and the first steps destroy
-#   the weights. [paper: Xiong et al. 2020, section 3.3]
+#   the weights. [paper: Xiong et al. 2020, abstract]
 # - *A norm with the wrong epsilon, or the sample variance for the population variance.* Nothing fails; every number
 #   is off by a little, and a port of weights never quite agrees. [inference]
 # - *GELU by its other formula.* Checkpoints of GPT-2 were trained with the one by tanh, BERT's with both; they

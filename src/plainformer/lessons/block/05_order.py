@@ -150,7 +150,7 @@ lines(
 # here: it ends at {{loss(12, "added, norm after"):.2f}}, pre-norm at {{loss(12, "added, norm before"):.2f}}, and the
 # seeds of each lie further apart than that. [measured: residuals] Where it fails is at large rates without a warm-up,
 # which is what the theory says of it: its gradients are large near the output, at the start. [paper: Xiong et al.
-# 2020, section 3.3] The same stacks, six layers deep, other rates: [definition]
+# 2020, abstract] The same stacks, six layers deep, other rates: [definition]
 
 # %% [measured: norms]
 

@@ -99,7 +99,7 @@ for n_layers in (1, 2):
 # moves its logits by rounding alone. [computed: gap_one < 1e-12] With two layers it can, by {{gap_two:.2f}} here.
 # [computed] After one layer the second token has seen one token and the first none, so they differ by what they have
 # seen, and the next layer reads that. Models without any positions do learn, and their inner layers can be made to
-# tell the place. [paper: Haviv et al. 2022, section 5] It is a weak signal all the same, and most models are told.
+# tell the place. [paper: Haviv et al. 2022, abstract] It is a weak signal all the same, and most models are told.
 # [inference]
 #
 # **In the library.** Positions are no argument of attention; they travel beside it, and only what needs them looks.

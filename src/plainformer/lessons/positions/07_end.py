@@ -43,7 +43,7 @@ gaps = last_moves(1), last_moves(2)
 # **Misconception.** A model with rotary positions reads rows of any length, since it has no table.
 #
 # **Correction.** It runs on them. At distances it was never trained on, slow pairs stand at angles that it has never
-# met, and it fails; that is what scaling is for. [paper: Chen et al. 2023, section 2.2]
+# met, and it fails; that is what scaling is for. [paper: Chen et al. 2023, abstract]
 #
 # **Misconception.** Sinusoids beat learned rows because they go on for ever.
 #
