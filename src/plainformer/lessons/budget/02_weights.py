@@ -61,11 +61,12 @@ wider = F / D
 columns(
     "Weights in memory, in GB",
     {
-        f"{short} {bits} bit": {"weights": costs[name].weights_bytes(dtype) / 1e9}
+        f"{short}, {bits}": {"weights": costs[name].weights_bytes(dtype) / 1e9}
         for short, name in (("8B", "Llama 3 8B"), ("8x7B", "Mixtral 8x7B"), ("70B", "Llama 3 70B"))
         for bits, dtype in ((16, "bfloat16"), (8, "int8"), (4, "int4"))
     },
     "GB",
+    "model, bits of a weight",
     level=80,
     level_name="one card of 80 GB",
 )

@@ -40,16 +40,16 @@ flow(
     {
         "x": Box(0, 1.5, "one token"),
         "r": Box(1, 1.5, f"router: a score for each\n{vector(scores_E, 'g')}", 0),
-        "a": Box(2, 0, f"expert 1\nsays {vector(said_ED[0], 'g')}", 1),
-        "b": Box(2, 1, f"expert 2\nsays {vector(said_ED[1], 'g')}", 1),
+        "a": Box(2, 0, f"expert 1, gate {gates_E[0]:.3f}\nsays {vector(said_ED[0], 'g')}", 1),
+        "b": Box(2, 1, f"expert 2, gate {gates_E[1]:.3f}\nsays {vector(said_ED[1], 'g')}", 1),
         "c": Box(2, 2, "expert 3\nnot run"),
         "d": Box(2, 3, "expert 4\nnot run"),
         "y": Box(3, 1.5, f"weighed and added\n{vector(y_D)}", 2),
     },
     [
         Arrow("x", "r"),
-        Arrow("r", "a", f"{gates_E[0]:.3f}"),
-        Arrow("r", "b", f"{gates_E[1]:.3f}"),
+        Arrow("r", "a"),
+        Arrow("r", "b"),
         Arrow("r", "c", dashed=True),
         Arrow("r", "d", dashed=True),
         Arrow("a", "y"),
@@ -58,7 +58,7 @@ flow(
 )
 
 # %% [markdown]
-# **How to read it.** The router is one matrix: a score for each expert. Full arrows carry the token and a gate; dashed
+# **How to read it.** The router is one matrix: a score for each expert. Full arrows carry the token; dashed
 # ones were scored and lost. Nothing comes back from the lower two, and no operation is spent on them. Their weights are
 # in memory all the same: the next token may want them. [definition]
 #

@@ -68,10 +68,10 @@ def split(of):
 columns(
     "Mixtral 8x7B: parameters in billions",
     {
-        "7 as named": {"all else": mistral / 1e9},
+        "7 as named": {"as the name reads": mistral / 1e9},
         "a token meets": {key: split(mixtral)[key] for key in ("all else", "asked by a token")},
         "it holds": {key: split(mixtral)[key] for key in ("all else", "asked by a token", "experts not asked")},
-        "8 x 7 as read": {"all else": expected / 1e9},
+        "8 x 7 as named": {"as the name reads": expected / 1e9},
     },
     "billions",
 )

@@ -13,9 +13,9 @@ scores_E = np.array([2.0, 1.0, 0.5, -1.0])
 linear = spec.Linear(n_in=4, n_out=4)
 correction_E = np.array([-0.3, 0.0, 0.1, 0.0])
 routers = {
-    "choose, softmax": spec.ChosenSoftmaxRouter(scores=linear, n_chosen=2),
-    "softmax, choose": spec.SoftmaxRouter(scores=linear, n_chosen=2, normalised=False),
-    "and normalise": spec.SoftmaxRouter(scores=linear, n_chosen=2, normalised=True),
+    "choose first": spec.ChosenSoftmaxRouter(scores=linear, n_chosen=2),
+    "softmax first": spec.SoftmaxRouter(scores=linear, n_chosen=2, normalised=False),
+    "normalised": spec.SoftmaxRouter(scores=linear, n_chosen=2, normalised=True),
     "sigmoid": spec.SigmoidRouter(
         scores=linear, n_chosen=2, n_groups=1, n_chosen_groups=1, factor=1.0, normalised=True
     ),
@@ -45,8 +45,8 @@ n, k = deep.n_experts, deep.router.n_chosen
 # simply says less, and a model trained so needs it so: the three can't be exchanged after training. [inference]
 #
 # **Tiny worked example.** The scores {{vector(scores_E, "g")}} again. Choose, then softmax:
-# {{vector(said["choose, softmax"])}}. Softmax, then choose: {{vector(said["softmax, choose"])}}, together
-# {{said["softmax, choose"].sum():.3f}}. Sigmoid, then shared: {{vector(said["sigmoid"])}}. [computed]
+# {{vector(said["choose first"])}}. Softmax, then choose: {{vector(said["softmax first"])}}, together
+# {{said["softmax first"].sum():.3f}}. Sigmoid, then shared: {{vector(said["sigmoid"])}}. [computed]
 
 # %% [figure: routers]
 columns(
@@ -59,7 +59,7 @@ columns(
 # **How to read it.** Each bar is one router's two gates, one upon the other; the number on top is their sum. The first
 # and the third bar are the same to the last digit: choosing before or after softmax differs only until one normalises.
 # The second is lower by what the losers had. In the last the two are nearer to each other, for a sigmoid flattens what
-# is large. [computed: bool(np.allclose(said["choose, softmax"], said["and normalise"]))]
+# is large. [computed: bool(np.allclose(said["choose first"], said["normalised"]))]
 #
 # **Formula.** DeepSeek-V3's router: [paper: DeepSeek-AI 2024, section 2.1.2]
 #

@@ -55,10 +55,10 @@ scores_V = np.array([2.0, 1.5, -1.0])
 
 # %% [figure: tail]
 columns(
-    "How many of eight tokens are left",
+    "How many of eight tokens are left by top-k 3, top-p 0.9, min-p 0.1",
     {
-        f"{name}{who}": {"tokens": counts[i]}
-        for i, who in enumerate((", sure", ", unsure"))
+        f"{name.split()[0]} {who}": {"tokens": counts[i]}
+        for i, who in enumerate(("sure", "unsure"))
         for name, counts in kept.items()
         if name != "all"
     },

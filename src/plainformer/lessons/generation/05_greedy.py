@@ -45,25 +45,25 @@ flow(
         "start": Box(0, 1.5, "start"),
         "the": Box(1, 0.5, f"the\n{tree['']['the']}", 0),
         "a": Box(1, 2.5, f"a\n{tree['']['a']}", 1),
-        "the cat": Box(2, 0, f"the cat\n{0.5 * 0.4:.2f}", 0),
-        "the dog": Box(2, 1, f"the dog\n{0.5 * 0.35:.3f}"),
-        "a dog": Box(2, 2, f"a dog\n{0.4 * 0.9:.2f}", 1),
-        "a cat": Box(2, 3, f"a cat\n{0.4 * 0.05:.2f}"),
+        "the cat": Box(2, 0, f"the cat\n0.5 x 0.4 = {0.5 * 0.4:.2f}", 0),
+        "the dog": Box(2, 1, f"the dog\n0.5 x 0.35 = {0.5 * 0.35:.3f}"),
+        "a dog": Box(2, 2, f"a dog\n0.4 x 0.9 = {0.4 * 0.9:.2f}", 1),
+        "a cat": Box(2, 3, f"a cat\n0.4 x 0.05 = {0.4 * 0.05:.2f}"),
     },
     [
         Arrow("start", "the"),
         Arrow("start", "a"),
-        Arrow("the", "the cat", "0.4"),
-        Arrow("the", "the dog", "0.35"),
-        Arrow("a", "a dog", "0.9"),
-        Arrow("a", "a cat", "0.05"),
+        Arrow("the", "the cat"),
+        Arrow("the", "the dog"),
+        Arrow("a", "a dog"),
+        Arrow("a", "a cat"),
     ],
 )
 
 # %% [markdown]
-# **How to read it.** Each box holds the probability of the text up to there; each arrow multiplies. Greedy goes up at
-# the start and can't come back. Two beams hold both branches after the first step, and compare four texts after the
-# second. [definition]
+# **How to read it.** Each box holds the probability of the text up to there; each arrow multiplies by what the next
+# token has. Greedy goes up at the start and can't come back. Two beams hold both branches after the first step, and
+# compare four texts after the second. [definition]
 #
 # **Formula.** What beams compare, with a length penalty so that long texts are not always worse, in its simplest form:
 # [paper: Wu et al. 2016, section 7]
