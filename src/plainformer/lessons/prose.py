@@ -3,7 +3,7 @@
 {{expression:format}}            a slot: evaluated where it stands, formatted as in an f-string
 `expression`                     code: evaluated too, unless it is a bare word, a file or one of our commands
 $...$ and $$...$$                formulas: their constants are their own
-[computed]                       ends a claim whose number is in a slot of it
+[computed]                       ends a claim whose number is in a slot of it, and not typed there
 [computed: expression]           ends a claim; the expression must be True
 [measured: NAME]                 the claim is what lessons/measured/NAME.json holds
 [paper: Vaswani et al. 2017, section 3.2.1]
@@ -14,6 +14,7 @@ $...$ and $$...$$                formulas: their constants are their own
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ WORD = re.compile(r"[A-Za-z_]+(?:-[a-z]+)*|[\w./-]+\.(json|md|py|svg|safetensors
 NAMED = (
     r"GPT-3\.5|GPT-(?:2|3|4|J)(?: (?:small|medium|large|XL))?|Llama (?:2|3(?:\.1)?)(?: \d+B)?|Mixtral 8x7B|"
     r"Mistral 7B|\bT5\b|"
-    r"Qwen[23](?:\.5)?|Gemma [1-4]|OLMo 2|Phi-\d|Pythia-\w+|DeepSeek-V[23]|PaLM 2|BERT-\w+|OPT-\w+|GLM-4|H800|Falcon-\w+|"
+    r"Qwen[23](?:\.5)?|Gemma [1-4]|OLMo 2|Phi-\d|Pythia-\w+|DeepSeek-V[23]|PaLM 2|BERT-\w+|OPT-\w+|GLM-4|"
+    r"H800|Falcon-\w+|"
     r"b?float(?:8|16|32|64)|u?int(?:4|8|16|32|64)|fp(?:8|16|32)|bf16|[AHV]100|H200|T4|4090|8x7B|UTF-8|utf8|base64|"
     r"\bL10\b|\bL[1-9]\b|\b2N\b|\b6ND\b|\bk8s\b|\b[23]D\b|ImageNet-1k|tiktoken"
 )
@@ -155,8 +157,19 @@ class Claim:
 
     def slots(self, tag: re.Match[str]) -> int:
         words = tag.string[self.end : tag.start()]
-        self.n_slots, self.end = len(SLOT.findall(words)) if words.strip() else self.n_slots, tag.end()
+        if words.strip():
+            self.n_slots = sum(map(computes, SLOT.findall(words)))
+        self.end = tag.end()
         return self.n_slots
+
+
+def computes(slot: str) -> bool:
+    """Whether a slot says more than a number that was typed: {{12}} is given, {{len(layers)}} computed."""
+    try:
+        tree = ast.parse(f'f"""{{{slot.strip()}}}"""', mode="eval")
+    except SyntaxError:
+        return False  # filling it says why
+    return not any(isinstance(n, ast.FormattedValue) and isinstance(n.value, ast.Constant) for n in ast.walk(tree))
 
 
 def told(block: Block, names: Names, faults: list[str]) -> str:
@@ -201,7 +214,7 @@ def told(block: Block, names: Names, faults: list[str]) -> str:
 def wrong_tag(kind: str, what: str, slots: int, names: Names) -> str | None:
     """Why a tag proves nothing; None if it does."""
     if kind == "computed" and not what:
-        return None if slots else "there is no slot in this claim; give an expression that must be True"
+        return None if slots else "no slot of this claim computes anything; give an expression that must be True"
     if kind == "computed":
         try:
             said = eval(compile(what, "tag", "eval"), names)
