@@ -146,6 +146,22 @@ for bits, dtype in ((16, "bfloat16"), (8, "int8"), (4, "int4")):
 #   | {{gb("Llama 3.1 405B", "int8"):.1f}} | {{gb("Llama 3.1 405B", "int4"):.1f}}
 #   | {{cards("Llama 3.1 405B", "bfloat16")}} | {{cards("Llama 3.1 405B", "int4")}} [computed] |
 #
+# What one has is seldom an H100. Cards for the bare weights, evenly split: [definition]
+
+# %%
+for name in ("llama-3-8b", "mixtral-8x7b", "llama-3-70b", "llama-3.1-405b"):
+    cost = Cost.of(pf.presets[name])
+    for bits, dtype in ((16, "bfloat16"), (4, "int4")):
+        counts = {
+            key: needed(cost.weights_bytes(dtype), DEVICES[key]) for key in ("rtx4090", "a100-80gb", "h200", "b200")
+        }
+        print(f"{name:<15} {bits:>2} bits: " + ", ".join(f"{n:>2} x {key}" for key, n in counts.items()))
+
+# %% [markdown]
+# A fit to the last gigabyte is none: Mixtral in four bits leaves
+# {{(DEVICES["rtx4090"].memory - costs["Mixtral 8x7B"].weights_bytes("int4")) / 1e9:.1f}} GB of a 4090 for the cache and
+# for all else. [computed]
+#
 # Four bits are four bits only on paper: formats keep a scale for each few dozen numbers beside them, and leave tables,
 # norms and routers in sixteen. [paper: Dettmers et al. 2023, section 3] The sizing command reads the method from the
 # config and counts what is stored. [definition]

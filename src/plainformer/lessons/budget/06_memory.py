@@ -28,6 +28,11 @@ how = {key: Training.of(llama, Plan(recompute=key)) for key in ("none", "selecti
 written = Training.of(llama, Plan(fused=False))
 
 
+n_scores = rules.score_elements(4, a, s)
+score_bytes = rules.n_bytes(n_scores, "float32")
+small_scores = [rules.n_bytes(rules.score_elements(4, 8, n), "float32") for n in (1024, 4096)]
+
+
 def kept(n_layers, recompute, size=4):
     """Bytes kept for the backward pass after one row of 128 tokens, width 128, plain attention; the loss's too."""
     spec = decoders.gpt2(vocab_size=256, d_model=128, n_layers=n_layers, n_heads=4, max_seq_len=128)
@@ -167,6 +172,12 @@ for scores in ("written out", "never written"):
         print(f"  scores {scores:<13} made again: {again_what:<9} {training.activations / 1e9:6.1f} {work:6.3f}")
 
 # %% [markdown]
+# **Scores in one copy.** For four rows of GPT-3 a layer's scores are said to take {{score_bytes / 1e9:.1f}} GB. They
+# do, as one copy in float32: {{n_scores:,}} numbers, {{score_bytes / 2**30:.1f}} GiB. [computed] Training with dropout
+# keeps more than a copy, in sixteen bits five bytes for each: {{5 * n_scores / 1e9:.1f}} GB; a fused kernel keeps none.
+# [computed] The same holds of smaller cases that one meets: {{small_scores[0] / 2**20:.0f}} MiB at a thousand tokens,
+# {{small_scores[1] / 2**30:.0f}} GiB at four thousand, for four rows of eight heads. [computed]
+#
 # Most of GPT-3's are scores. A fused kernel writes none and makes them again, piece by piece, where they are needed
 # [paper: Dao et al. 2022, section 3.1]: for Llama 3 8B that alone saves
 # {{100 * (1 - how["none"].activations / written.activations):.0f}} %. [computed] Making attention's inside again

@@ -75,6 +75,8 @@ huggingface_weight = 0.001  # the default of router_aux_loss_coef
 #   2021, section 2.2]
 # - *Choices that flip.* Two scores that are nearly equal change places by rounding, and a token takes another way:
 #   two correct programs differ by more than rounding. [inference]
+# - *Scores that grow.* In sixteen bits large scores are coarse ones; a small loss on their size holds them down.
+#   [paper: Zoph et al. 2022, section 3.3]
 #
 # **In the wild.** Mixtral 8x7B: {{mixtral.total / 1e9:.1f}} billion, {{mixtral.active / 1e9:.1f}} met. DeepSeek-V3:
 # {{deepseek.total / 1e9:.0f}} billion, {{deepseek.active / 1e9:.1f}} met. [computed] The Switch Transformer brought

@@ -2,6 +2,7 @@
 import plainformer as pf
 from plainformer import ledger, spec
 from plainformer.families.parts import feed_forward
+from plainformer.huggingface import read
 from plainformer.report.drawings import columns
 
 D, F, E, k = 16, 64, 8, 2
@@ -103,6 +104,21 @@ columns(
 # {{mixtral.total:,}} and {{mixtral.active:,}}. [computed]
 
 # %%
+config = {
+    "model_type": "mixtral",
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+}
+of_config = ledger.Ledger.of(read(config).spec)
+print("from a config.json:", f"{of_config.total:,} held, {of_config.active:,} met")
 print("one expert:", f"{count(expert):,}", " held:", f"{count(moe):,}", " met:", f"{met(moe):,}")
 for name, n in mixtral.by_kind.items():
     if n:
