@@ -17,6 +17,7 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "ICLR",
         "1409.0473",
     ),
+    "Baydin et al. 2018": ("Automatic Differentiation in Machine Learning: a Survey", "JMLR", "1502.05767"),
     "Biderman et al. 2023": ("Pythia: A Suite for Analyzing Large Language Models", "ICML", "2304.01373"),
     "Black et al. 2022": ("GPT-NeoX-20B: An Open-Source Autoregressive Language Model", "ACL workshop", "2204.06745"),
     "Brown et al. 2020": ("Language Models are Few-Shot Learners", "NeurIPS", "2005.14165"),
@@ -46,13 +47,7 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "Transformer Circuits Thread",
         "https://transformer-circuits.pub/2021/framework/index.html",
     ),
-    "Fan et al. 2018": ("Hierarchical Neural Story Generation", "ACL", "1805.04833"),
     "Fedus et al. 2021": ("Switch Transformers: Scaling to Trillion Parameter Models", "JMLR", "2101.03961"),
-    "Frantar et al. 2023": (
-        "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
-        "ICLR",
-        "2210.17323",
-    ),
     "Geva et al. 2021": ("Transformer Feed-Forward Layers Are Key-Value Memories", "EMNLP", "2012.14913"),
     "Haviv et al. 2022": (
         "Transformer Language Models without Positional Encodings Still Learn Positional Information",
@@ -113,6 +108,11 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
         "SC",
         "1910.02054",
+    ),
+    "Rumelhart et al. 1986": (
+        "Learning representations by back-propagating errors",
+        "Nature",
+        "https://doi.org/10.1038/323533a0",
     ),
     "Sennrich et al. 2016": ("Neural Machine Translation of Rare Words with Subword Units", "ACL", "1508.07909"),
     "Shannon 1948": (
