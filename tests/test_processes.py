@@ -75,7 +75,7 @@ def trained(spec: s.Spec, optimizer: str, micro_batch: int, processes: Processes
         found |= {f"loss.{step}": torch.tensor([loss, length])}
         found |= {f"traffic.{step}.{place}": count_E for place, count_E in traffic.items()}
     plain = scores if processes.shard or processes.world == 1 else None
-    tokens_N = np.random.default_rng(9).integers(spec.vocab_size, size=150)
+    tokens_N = np.random.default_rng(9).integers(spec.vocab_size, size=151)
     measured = evaluate(model, tokens_N, np.ones(spec.vocab_size, np.int64), 8, 3, processes=processes, scores=plain)
     assert measured is not None
     found["evaluation"] = torch.tensor([measured.nats, measured.targets, measured.bytes], dtype=torch.float64)
@@ -86,7 +86,8 @@ def train_all(folder: str, names: tuple[str, ...]) -> None:
     with joined() as all_of_them:
         for name, optimizer, shard in product(names, RECIPES, (False, True)):
             processes = replace(all_of_them, shard=shard)
-            found = trained(SPECS[name], optimizer, 1 if name == "mixture" else 2, processes)
+            micro_batch = 1 if optimizer == "muon" else ROWS  # a mixture's choices: of parts, and at once
+            found = trained(SPECS[name], optimizer, micro_batch, processes)
             if processes.first:
                 save_file(found, Path(folder) / f"{name}-{optimizer}-{shard}.safetensors")
 

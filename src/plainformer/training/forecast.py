@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -101,13 +101,17 @@ def resident() -> int:
     """Bytes that this process holds in memory now; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
 
 
-def most_resident() -> int:
-    """Bytes that this process has held at most."""
+def most_resident() -> int | None:
+    """Bytes that this process has held at most; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return None
     found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return found if sys.platform == "darwin" else found * 1024
 
