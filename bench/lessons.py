@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from measures import ROOT, table
 
@@ -16,9 +17,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[*MEASUREMENTS, []], help="of the measurements")
     parser.add_argument("--save", action="store_true", help="keep the tables in src/plainformer/lessons/measured")
+    parser.add_argument("--text", type=Path, help="for those that need one; without: the package's own source")
     args = parser.parse_args()
     for name in args.names or MEASUREMENTS:
-        data = measure(name)
+        data = measure(name, args.text)
         print(
             f"{name}\n{table(data['rows'])}\n\n{data['machine']}; load before: {data['load_before']}. {data['note']}\n"
         )

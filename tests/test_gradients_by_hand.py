@@ -434,6 +434,19 @@ def test_a_step_of_muon_is_torch_s() -> None:
         laws.close(moved[name], w, name)
 
 
+@pytest.mark.parametrize("longest", [0.5, 1e3])
+def test_a_gradient_is_cut_as_torch_cuts_it(longest: float) -> None:
+    cut, length = gradients.clipped(GRADS[0], longest)
+    held = [torch.from_numpy(w.copy()).requires_grad_() for w in WEIGHTS.values()]
+    for w, grad in zip(held, GRADS[0].values(), strict=True):
+        w.grad = torch.from_numpy(grad.copy())
+    laws.close(np.array(length), torch.nn.utils.clip_grad_norm_(held, longest).numpy(), "length")
+    for (name, grad), w in zip(cut.items(), held, strict=True):
+        assert w.grad is not None
+        laws.close(grad, w.grad.numpy(), name)
+    assert (length > longest) == (longest < 1)
+
+
 def test_a_weight_without_a_gradient_stays() -> None:
     grads = {"wide": GRADS[0]["wide"]}
     moved, moments = gradients.adamw_step(WEIGHTS, grads, gradients.Moments(), 0.1)

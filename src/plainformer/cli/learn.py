@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--notebook", metavar="FILE", help="write the lesson as a notebook instead of telling it")
     parser.add_argument("--figures", metavar="DIR", help="write the lesson's pictures as SVG files into a folder")
     parser.add_argument("--measure", action="store_true", help="measure again what the lesson has stored; needs torch")
+    parser.add_argument("--text", metavar="FILE", help="what --measure trains on; without: the package's own source")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for lesson in written() if args.all else [found(args.lesson)]:
         told = tell(lesson)
         if args.measure:
-            measure(told)
+            measure(told, args.text)
         elif args.notebook or args.figures:
             write(told, args.notebook, args.figures)
         else:
@@ -73,7 +74,7 @@ def write(told: Told, notebook: str | None, figures: str | None) -> None:
         print(path)
 
 
-def measure(told: Told) -> None:
+def measure(told: Told, text: str | None) -> None:
     """Measure again what the lesson shows as stored, and print both."""
     from rich.markdown import Markdown
 
@@ -86,7 +87,7 @@ def measure(told: Told) -> None:
         raise refuse("--measure", told.lesson.number, "this lesson has measured nothing", "plainformer learn")
     for name in names:
         print(f"{name}: stored was {measured(name)['machine']}, {measured(name)['date']}", file=sys.stderr)
-        data = again(name)
+        data = again(name, Path(text) if text else None)
         for title, one in (("stored", measured(name)), ("here and now", data)):
             rows = [[row[column] for column in one["columns"]] for row in one["rows"]]
             draw(sys.stdout, Markdown(f"**{name}, {title}**\n\n{table(one['columns'], rows)}"))
@@ -98,11 +99,17 @@ def measure(told: Told) -> None:
 NAMED = """
 alpha=α beta=β gamma=γ delta=δ epsilon=ε theta=θ lambda=λ mu=μ pi=π rho=ρ sigma=σ tau=τ phi=φ omega=ω Sigma=Σ Phi=Φ
 Delta=Δ cdot=· times=× le=≤ ge=≥ ne=≠ leq=≤ geq=≥ neq=≠ approx=≈ in=∈ infty=∞ to=→ leftarrow=← rightarrow=→ equiv=≡
-sum=Σ prod=Π top=ᵀ ldots=... dots=... cdots=... pm=± sqrt=√ odot=⊙ mid=| partial=∂ Vert=‖ propto=∝ ell=l lfloor=⌊
-rfloor=⌋ iff=⇔ implies=⇒ langle=⟨ rangle=⟩ left= right= big= Big= bigl= bigr= qquad=~~~ quad=~~
+sum=Σ prod=Π top=ᵀ ldots=... dots=... cdots=... pm=± sqrt=√ odot=⊙ mid=∣ partial=∂ Vert=‖ lVert=‖ rVert=‖ lvert=∣
+rvert=∣ varphi=φ vdots=⋮ propto=∝ ell=l lfloor=⌊ rfloor=⌋ iff=⇔ implies=⇒ langle=⟨ rangle=⟩ left= right= big= Big=
+bigl= bigr= qquad=~~~ quad=~~
 """
 SIGNS: dict[str, str] = dict(re.findall(r"(\w+)=(\S*)", NAMED))
 INNER = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+
+
+def grouped(text: str) -> str:
+    """A part of a fraction; in brackets where it is more than one letter or number."""
+    return text if re.fullmatch(r"\\?\w+", text) else f"({text})"
 
 
 def plain(formula: str) -> str:
@@ -110,7 +117,7 @@ def plain(formula: str) -> str:
     text = formula.strip("$").strip()
     for _ in range(4):  # innermost first
         text = re.sub(r"\\(?:mathrm|text|mathbf|operatorname|mathcal|mathbb|boldsymbol)" + INNER, r"\1", text)
-        text = re.sub(r"\\d?frac" + INNER + INNER, r"(\1) / (\2)", text)
+        text = re.sub(r"\\d?frac" + INNER + INNER, lambda m: f"{grouped(m[1])} / {grouped(m[2])}", text)
         text = re.sub(r"\\sqrt" + INNER, r"√(\1)", text)
         text = re.sub(r"\\(?:bar|hat|tilde|vec|underbrace|overline)" + INNER, r"\1", text)
     text = re.sub(r"\\begin\{\w+\}|\\end\{\w+\}|\\[,;!:]|&", " ", text).replace("\\\\", "\n")

@@ -11,6 +11,7 @@ from plainformer.gradients.parts import chain as chain
 from plainformer.gradients.parts import rule as rule
 from plainformer.gradients.steps import Moments as Moments
 from plainformer.gradients.steps import adamw_step as adamw_step
+from plainformer.gradients.steps import clipped as clipped
 from plainformer.gradients.steps import muon_step as muon_step
 from plainformer.gradients.whole import loss_and_gradients as loss_and_gradients
 from plainformer.gradients.whole import nudged as nudged

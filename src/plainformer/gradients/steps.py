@@ -1,4 +1,4 @@
-"""From slopes to other weights: one step of AdamW, one of Muon."""
+"""From slopes to other weights: one step of AdamW, one of Muon, and a slope that is cut before it."""
 
 from __future__ import annotations
 
@@ -83,3 +83,11 @@ def muon_step(
         step = orthogonal(ahead) if n_out <= n_in else orthogonal(ahead.swapaxes(-1, -2)).swapaxes(-1, -2)
         moved[name] = (1 - lr * decay) * weights[name] - lr * max(1.0, n_out / n_in) ** 0.5 * step
     return moved, now
+
+
+def clipped(gradients: Named, longest: float) -> tuple[dict[str, Array], float]:
+    """(the gradients, all times one number if together they are longer than `longest`; how long they were) (Pascanu et
+    al. 2013, algorithm 1; with torch's 1e-6 beside the length)."""
+    length = float(np.sqrt(sum((g**2).sum() for g in gradients.values())))
+    share = min(1.0, longest / (length + 1e-6))
+    return {name: share * g for name, g in gradients.items()}, length

@@ -1,7 +1,8 @@
 """What the lessons have measured, measured again: each runs PyTorch for seconds to minutes, with its seeds.
 
-A measurement is a module here with `measure() -> Measured`; the lesson of its name prints what `lessons/measured` keeps
-of it. It ships with the package, so that `plainformer learn LESSON --measure` can do it on any machine.
+A measurement is a module here with `measure() -> Measured`, or `measure(text)` if it is one of a text; the lesson that
+tells of it prints what `lessons/measured` keeps of it. It ships with the package, so that `plainformer learn LESSON
+--measure` can do it on any machine.
 """
 
 from __future__ import annotations
@@ -27,8 +28,22 @@ Job = TypeVar("Job")
 MEASUREMENTS: dict[str, str] = {
     "residuals": "plainformer.measuring.residuals",
     "norms": "plainformer.measuring.norms",
+    "untrained": "plainformer.measuring.untrained",
+    "depths": "plainformer.measuring.depths",
     "scores": "plainformer.measuring.scores",
+    "caches": "plainformer.measuring.caches",
+    "checkpoints": "plainformer.measuring.checkpoints",
+    "training": "plainformer.measuring.training",
+    "curves": "plainformer.measuring.curves",
+    "ngrams": "plainformer.measuring.ngrams",
+    "shapes": "plainformer.measuring.shapes",
+    "tying": "plainformer.measuring.tying",
+    "precisions": "plainformer.measuring.precisions",
+    "temperatures": "plainformer.measuring.temperatures",
+    "balances": "plainformer.measuring.balances",
 }
+# Whose `measure` takes a text.
+OF_TEXT = frozenset(("training", "curves", "ngrams", "shapes", "tying", "precisions", "temperatures", "balances"))
 
 
 @dataclass(frozen=True)
@@ -40,14 +55,21 @@ class Measured:
     note: str
 
 
-def measure(name: str) -> Row:
-    """Measure now: what lessons/measured/NAME.json would hold. Refuses a name that is none; needs torch."""
+def measure(name: str, text: Path | None = None) -> Row:
+    """Measure now: what lessons/measured/NAME.json would hold. Refuses a name that is none; needs torch.
+
+    text: for those that need one; None: the package's own source.
+    """
     if name not in MEASUREMENTS:
         raise refuse("measurement", name, "is none", f"there are {', '.join(MEASUREMENTS)}")
     before = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
-    found: Measured = import_module(MEASUREMENTS[name]).measure()
+    module = import_module(MEASUREMENTS[name])
+    if name in OF_TEXT:
+        found: Measured = module.measure(import_module("plainformer.measuring.texts").text_of(text))
+    else:
+        found = module.measure()
     return {
-        "command": f"python bench/lessons.py {name}",
+        "command": f"python bench/lessons.py {name}" + " --text TEXT" * (name in OF_TEXT and text is not None),
         "machine": machine(),
         "date": datetime.date.today().isoformat(),
         "load_before": before,

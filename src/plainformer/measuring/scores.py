@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -14,8 +14,10 @@ from plainformer.measuring import Measured, jobs
 HEADS, WIDTH, LENGTHS, SEED = 8, 64, (256, 512, 1024, 2048), 0
 
 
-def kept_bytes(run: Callable[[], object]) -> int:
-    """Bytes that autograd saves while it runs: each storage once, whatever views of it are saved."""
+def kept_bytes(run: Callable[[], object], held: Iterable[Tensor] = ()) -> int:
+    """Bytes that autograd saves while it runs: each storage once, whatever views of it are saved. What is `held`
+    anyway, as weights are, is left out."""
+    known = {tensor.untyped_storage().data_ptr() for tensor in held}
     seen: dict[int, int] = {}
     alive: list[Tensor] = []  # so that no storage's place is given to another
 
@@ -26,7 +28,7 @@ def kept_bytes(run: Callable[[], object]) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         run()
-    return sum(seen.values())
+    return sum(n_bytes for place, n_bytes in seen.items() if place not in known)
 
 
 def measure() -> Measured:

@@ -1,0 +1,41 @@
+"""A short run watched: the loss of the batches and of the validation part, step by step, and the rate."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from plainformer.measuring import Measured, jobs, spread
+from plainformer.measuring.texts import Text, nats, note, steps_of
+from plainformer.presets import presets
+from plainformer.training.recipe import MUON
+from plainformer.training.schedule import Schedule
+
+SEEDS, STEPS, MARKS = (0, 1, 2), 300, (1, 10, 25, 50, 100, 150, 200, 250, 300)
+
+
+def measure(text: Text) -> Measured:
+    spec = presets.trainable("tiny", vocab_size=len(text.letters))
+    schedule = Schedule(shape="linear", steps=STEPS, warmup=MUON.warmup, decay_from=int(STEPS * MUON.steady))
+    batch: dict[int, list[float]] = {step: [] for step in MARKS}
+    valid: dict[int, list[float]] = {step: [] for step in MARKS}
+    for seed in jobs(SEEDS):
+        losses = []
+        for step, loss, model in steps_of(spec, text, seed, STEPS):
+            losses.append(loss)
+            if step in MARKS:
+                batch[step].append(fmean(losses[-10:]))
+                valid[step].append(nats(model, text))
+    rows = [
+        {
+            "step": step,
+            "rate, of its peak": f"{schedule.at(step - 1):.2f}",
+            "batches": spread(batch[step], 3),
+            "validation": spread(valid[step], 3),
+        }
+        for step in MARKS
+    ]
+    words = (
+        "`--preset tiny`, every default. Nats a character: of the last ten batches, or as many as there are, and of "
+        "20,000 characters of the validation part; the median of the seeds, and the least and most."
+    )
+    return Measured(rows, SEEDS, note(text, words))
