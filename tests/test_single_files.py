@@ -226,6 +226,39 @@ def test_llama2cs_stories_are_told_word_for_word(
     assert capsys.readouterr().out.startswith("Once upon")
 
 
+def test_one_file_becomes_a_folder_that_transformers_opens(
+    cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """llama2.c's pair into Llama's class and a tokenizer.json: the same story from transformers alone."""
+    import transformers
+
+    for name, to in (("stories260K.bin", "stories.bin"), ("tok512.bin", "tokenizer.bin")):
+        (tmp_path / to).write_bytes((cases / "data" / name).read_bytes())
+    assert main(["export", str(tmp_path / "stories.bin"), str(tmp_path / "out")]) == 0
+    theirs, told = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), told
+    tokenizer, one = (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "out"),
+        truth(cases, "stories260k")["greedy"][0],
+    )
+    ids = tokenizer("Once upon a time", return_tensors="pt")["input_ids"]
+    assert (
+        ids[0].tolist()
+        == Tokenizer.load(tmp_path / "tokenizer.bin")
+        .frame(Tokenizer.load(tmp_path / "tokenizer.bin").encode("Once upon a time"))
+        .tolist()
+    )
+    prompt = torch.tensor([one["prompt_ids"]])
+    said = theirs.generate(
+        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=30, do_sample=False, pad_token_id=0
+    )
+    assert said[0, prompt.shape[1] :].tolist() == one["greedy_ids"][:30]
+    (tmp_path / "tokenizer.bin").unlink()
+    capsys.readouterr()
+    assert main(["export", str(tmp_path / "stories.bin"), str(tmp_path / "bare")]) == 0
+    assert "without a tokenizer" in capsys.readouterr().err
+
+
 def test_a_head_of_its_own_is_told_by_a_vocabulary_below_0(tmp_path: Path) -> None:
     sizes, draw = (8, 12, 2, 2, 1, -11, 6), np.random.default_rng(0)
     numbers = draw.normal(size=11 * 8 + 2 * (8 + 8 * 8 + 2 * 4 * 8 + 8 * 8 + 8 + 3 * 12 * 8) + 8 + 6 * 4 + 11 * 8)

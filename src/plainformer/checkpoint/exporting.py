@@ -24,6 +24,7 @@ from plainformer.huggingface.names import SAME, spellings, to_theirs
 from plainformer.huggingface.tables import TABLES
 from plainformer.model import Transformer
 from plainformer.spec import Spec
+from plainformer.text import Tokenizer
 
 SHARD = 5_000_000_000  # bytes of tensors in one file
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.I)
@@ -46,7 +47,7 @@ def size_of(text: str) -> int:
 def export(
     model: Transformer,
     folder: str | Path,
-    tokenizer_json: Path | None = None,
+    tokenizer: Tokenizer | None = None,
     *,
     like: str | Path | None = None,
     shard_bytes: int = SHARD,
@@ -55,7 +56,7 @@ def export(
 
     like: the published folder that the model came from. Its config (keys that nobody here knows included), its names of
     tensors, what it holds besides and its tokenizer are kept: unchanged weights come out as they went in, to the bit.
-    tokenizer_json: the tokenizer to put beside weights of one's own. shard_bytes: the most in one file.
+    tokenizer: to put beside weights of one's own. shard_bytes: the most in one file.
 
     The folder appears whole or not at all. Raises PlainformerError: it is not empty, no stock class holds the spec, or
     the model is not like `like`.
@@ -84,10 +85,13 @@ def export(
             copy_beside(Path(like), part, config)
         else:
             dump(part / "generation_config.json", {"do_sample": True, "max_length": model.spec.max_seq_len})
-        if tokenizer_json:
-            (part / "tokenizer.json").write_bytes(tokenizer_json.read_bytes())
+        if tokenizer:
+            (part / "tokenizer.json").write_bytes(tokenizer.file.encode())
             said = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": model.spec.max_seq_len}
-            dump(part / "tokenizer_config.json", said | {"clean_up_tokenization_spaces": False})
+            said |= {"clean_up_tokenization_spaces": False} | dict(tokenizer.named)
+            dump(part / "tokenizer_config.json", said)
+            if tokenizer.chat_template is not None:
+                (part / "chat_template.jinja").write_bytes(tokenizer.chat_template.encode())
     return read_file(folder)
 
 

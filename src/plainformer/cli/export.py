@@ -6,14 +6,32 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plainformer.cli.trained import wait_asleep
+from plainformer.faults import PlainformerError
+
+if TYPE_CHECKING:
+    from plainformer.text import Tokenizer
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run, a step's folder in it, a folder as published")
+    parser.add_argument("model", metavar="MODEL", help="a run, a step's folder in it, a folder as published, a file")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder")
     parser.add_argument("--shard-size", metavar="SIZE", default="5GB", help="the most in one file (default: 5GB)")
+
+
+def tokenizer(model: str, needed: bool) -> Tokenizer | None:
+    """What stands beside the weights or in their file; a file that was made without one may go without."""
+    from plainformer.checkpoint import tokenizer_of
+
+    try:
+        return tokenizer_of(model)
+    except PlainformerError as error:
+        if needed:
+            raise
+        print(f"plainformer: without a tokenizer: {error}", file=sys.stderr)
+        return None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
     from plainformer.adapters import merge
     from plainformer.checkpoint import is_run, is_step, load
     from plainformer.checkpoint.exporting import export, size_of
-    from plainformer.checkpoint.runs import tokenizer_file
     from plainformer.spec import Linear
     from plainformer.tree import walk
 
@@ -34,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     reading = export(
         model,
         args.folder,
-        tokenizer_file(args.model) if ours else None,
+        None if published else tokenizer(args.model, ours),
         like=args.model if published else None,
         shard_bytes=shard_bytes,
     )
