@@ -59,8 +59,18 @@ PAPERS: dict[str, tuple[str, str, str]] = {
     "Hoffmann et al. 2022": ("Training Compute-Optimal Large Language Models", "NeurIPS", "2203.15556"),
     "Holtzman et al. 2020": ("The Curious Case of Neural Text Degeneration", "ICLR", "1904.09751"),
     "Hu et al. 2021": ("LoRA: Low-Rank Adaptation of Large Language Models", "ICLR", "2106.09685"),
+    "Hu et al. 2024": (
+        "MiniCPM: Unveiling the Potential of Small Language Models with Scalable Training Strategies",
+        "COLM",
+        "2404.06395",
+    ),
     "Jiang et al. 2023": ("Mistral 7B", "arXiv", "2310.06825"),
     "Jiang et al. 2024": ("Mixtral of Experts", "arXiv", "2401.04088"),
+    "Jordan et al. 2024": (
+        "Muon: An optimizer for hidden layers in neural networks",
+        "blog",
+        "https://kellerjordan.github.io/posts/muon/",
+    ),
     "Kaplan et al. 2020": ("Scaling Laws for Neural Language Models", "arXiv", "2001.08361"),
     "Keskar et al. 2019": (
         "CTRL: A Conditional Transformer Language Model for Controllable Generation",
@@ -77,8 +87,10 @@ PAPERS: dict[str, tuple[str, str, str]] = {
     "Leviathan et al. 2023": ("Fast Inference from Transformers via Speculative Decoding", "ICML", "2211.17192"),
     "Lewis et al. 2020": ("BART: Denoising Sequence-to-Sequence Pre-training", "ACL", "1910.13461"),
     "Li et al. 2022": ("Competition-Level Code Generation with AlphaCode", "Science", "2203.07814"),
+    "Loshchilov and Hutter 2017": ("SGDR: Stochastic Gradient Descent with Warm Restarts", "ICLR", "1608.03983"),
     "Loshchilov and Hutter 2019": ("Decoupled Weight Decay Regularization", "ICLR", "1711.05101"),
     "Lotfi et al. 2024": ("Non-Vacuous Generalization Bounds for Large Language Models", "ICML", "2312.17173"),
+    "McCandlish et al. 2018": ("An Empirical Model of Large-Batch Training", "arXiv", "1812.06162"),
     "Micikevicius et al. 2018": ("Mixed Precision Training", "ICLR", "1710.03740"),
     "Nguyen et al. 2024": (
         "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs",
@@ -86,6 +98,7 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "2407.01082",
     ),
     "OpenAI 2023": ("GPT-4 Technical Report", "arXiv", "2303.08774"),
+    "Pascanu et al. 2013": ("On the difficulty of training Recurrent Neural Networks", "ICML", "1211.5063"),
     "Patterson et al. 2021": ("Carbon Emissions and Large Neural Network Training", "arXiv", "2104.10350"),
     "Peng et al. 2023": ("YaRN: Efficient Context Window Extension of Large Language Models", "ICLR", "2309.00071"),
     "Press and Wolf 2017": ("Using the Output Embedding to Improve Language Models", "EACL", "1608.05859"),
