@@ -228,6 +228,13 @@ LOSSES = {
             "each",
         ): "logits = F.softmax(logits, -1)\n    each = torch.logsumexp(logits, -1) - logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)",
     },
+    "loss-classes-viewed": {
+        (
+            "torch",
+            "cross_entropy",
+            "each",
+        ): "if logits.dim() == 3:\n        logits = logits.reshape(logits.shape[0], logits.shape[-1], -1).transpose(1, 2)\n    each = torch.logsumexp(logits, -1) - logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)"
+    },
     "loss-no-softmax": {("np", "cross_entropy", "log-p"): "log_p = logits"},
     "loss-over-vocabulary": {
         (

@@ -26,7 +26,7 @@ def layer_norm(x, gamma, beta, eps=1e-5):
 """
 SAID = """\
 WRONG   softmax  theirs.py:4  the exponentials are divided by the sum of the whole array  [softmax-over-all]
-        the formula   softmax(x)_i = exp(x_i) / sum over j of exp(x_j)
+        the formula   softmax = e / sum(e), the sum along the last axis
         by hand       x = ((1, 2), (3, 1))
           right       ((0.269, 0.731), (0.881, 0.119))
           yours       ((0.083, 0.225), (0.61, 0.083))

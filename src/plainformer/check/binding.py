@@ -48,6 +48,7 @@ class Plan:
     source: str = ""
     kwargs: Mapping[str, Any] | None = None  # of the constructor
     config: Mapping[str, Any] | None = None
+    globals: Mapping[str, Any] | None = None  # sizes by the names that a file may give them at its top
     sizes: Mapping[str, Any] | None = None
     unbound: tuple[str, ...] = ()  # what theirs demands and we know no value for
     optional: tuple[str, ...] = ()  # of ours, those that theirs does not demand
@@ -116,7 +117,7 @@ def sizes_known(sizes: Sizes) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for names, value in (
         ("d_model embed_dim n_embd dim hidden_size d embedding_dim emb_dim d_in d_out normalized_shape ndim "
-         "width size n_embed d_embed embed_size dim_model input_dim in_features c model_dim hidden", sizes.width),
+         "width size features n_embed d_embed embed_size dim_model in_features c model_dim hidden", sizes.width),
         ("n_heads num_heads n_head h heads num_attention_heads nhead n_attn_heads", n_heads),
         ("n_kv_heads num_kv_heads num_key_value_heads n_kv_head n_groups kv_heads num_query_groups", n_kv or n_heads),
         ("d_head head_dim head_size d_k d_v dim_head d_q", sizes.width // max(n_heads, 1)),
@@ -167,7 +168,8 @@ def plan_of(topic: Topic, thing: Thing, things: Sequence[Thing], asked: Sizes | 
         elif p["required"]:
             lacking.append(p["name"])
     told = {"n_heads": of.n_heads, "n_kv_heads": of.n_kv_heads, "width": of.width}
-    return Plan(topic, thing["name"], thing["line"], True, places, thing["source"], kwargs, config, told,
+    return Plan(topic, thing["name"], thing["line"], True, places, thing["source"], kwargs, config,
+                {name: value for name, value in sizes.items() if len(name) > 3 and name not in FLAGS}, told,
                 (*lacking, *unbound), optional)  # fmt: skip
 
 

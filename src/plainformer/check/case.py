@@ -60,7 +60,8 @@ class Case:
         """Of a class an object, and a role for each of its weights; may raise Unplaced."""
         if not self.plan.is_class:
             return None
-        made = self.theirs.ask(do="make", name=self.plan.thing, kwargs=self.plan.kwargs, config=self.plan.config)
+        made = self.theirs.ask(do="make", name=self.plan.thing, kwargs=self.plan.kwargs, config=self.plan.config,
+                                globals=self.plan.globals)  # fmt: skip
         if isinstance(made, Trouble):
             return made
         self.kind, self.assigned = made.facts["kind"], None

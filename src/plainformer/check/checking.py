@@ -127,17 +127,19 @@ def check_thing(theirs: Theirs, plan: Plan, path: Path, seed: int) -> Answer:
         return answer("unclear", f"what these weights are for is not known: {lost}", notes=(note,))
     if trouble:
         return answer("broke", f"it cannot be made: {trouble.says}", trouble_line=line_said(trouble))
-    # A mask that may be left out is left out first, then given: both must be right.
-    variants = [plan]
-    if "allowed" in plan.bound and "allowed" in plan.optional and plan.is_class:
-        variants = [plan.without("allowed"), plan]
     said = answer("unclear", "")
-    for variant in variants:
-        case.plan = variant
+    for case.plan in variants(plan):
         said = judge(case, answer, file)
-        if not said.is_fine:
+        if said.verdict == "wrong" or (said.verdict == "broke" and "targets" not in plan.bound):
             return said
     return said
+
+
+def variants(plan: Plan) -> list[Plan]:
+    """What may be left out is left out first, then given: with and without a mask it must be right. A model that gives
+    the last logits alone without targets gives all of them with."""
+    found = [plan.without(name) for name in ("allowed", "targets") if plan.is_class and name in plan.optional]
+    return [*found[:1], plan] if found else [plan]
 
 
 def judge(case: Case, answer: Callable[..., Answer], file: str) -> Answer:
@@ -242,13 +244,12 @@ def repeated(
     if again.out is None or first.out is None:
         return None
     if not np.array_equal(again.out, first.out, equal_nan=True) and comparing.distance(again.out, first.out) > 1e-6:
-        if case.plan.is_class:
-            entry = CATALOGUE["dropout-in-evaluation"]
-            words = "two passes on the same input differ in evaluation: dropout (or other chance) is active"
-            return answer("wrong", words, mistakes=(Mistake.of(entry, case.plan, file),), confident=True)
-        return answer(
-            "wrong", "the same input gives another answer each time", gap=comparing.distance(again.out, first.out)
-        )
+        gap = comparing.distance(again.out, first.out)
+        if "drop" in case.plan.source.lower():
+            mistake = Mistake.of(CATALOGUE["dropout-in-evaluation"], case.plan, file)
+            words = "the same input gives another answer each time: dropout is active in evaluation"
+            return answer("wrong", words, mistakes=(mistake,), confident=True, gap=gap)
+        return answer("wrong", "the same input gives another answer each time", gap=gap)
     if isinstance(again.reply, Reply) and (changed := again.reply.facts.get("changed")):
         names = [name_at(case, at) for at in changed]
         return answer("wrong", f"it changes its input in place: {', '.join(names)}",
@@ -283,6 +284,8 @@ def wrong(
         mistakes = tuple(
             Mistake.of(e, case.plan, file, found.also if found.kind == "named" else ()) for e in found.entries
         )
+        notes += [e.said for e in found.entries if e.slight and len(found.entries) > 1]
+        mistakes = tuple(m for m in mistakes if not CATALOGUE[m.key].slight) or mistakes
         if all(e.slight for e in found.entries):
             return answer("right", "right, with a note", notes=(*notes, *(e.said for e in found.entries)), held=held)
         if found.on_plain_alone:
@@ -297,6 +300,8 @@ def wrong(
     words = f"off by up to {found.gap:.3g}, and by no one mistake, nor two, that is known"
     if found.on_plain_alone:
         words = f"right on ordinary inputs, off by {found.gap:.3g} on extreme ones"
+    if rough := as_if_half(said, search, found):
+        words = f"{words}: {rough}"
     like = f"{found.nearest.said}  [{found.nearest.key}]; something else differs too" if found.nearest else ""
     return answer("wrong", words, looks_like=like, at=found.at, gap=found.gap, notes=tuple(notes), held=held)
 
@@ -320,6 +325,20 @@ def in_half(said: Sequence[Said], search: Search, found: Found) -> str:
         if outs and held and near and any((x != np.round(x)).any() for x in outs):
             digits = {"float16": "3 digits, and infinity above 65504", "bfloat16": "2 to 3 digits"}[name]
             return f"it computes in {name}, whatever it is given: {digits}"
+    return ""
+
+
+def as_if_half(said: Sequence[Said], search: Search, found: Found) -> str:
+    """Whether it is off nowhere by more than half precision is: a hint, no name."""
+    worst = 0.0
+    for n, one in enumerate(said[: search.case.topic.n_plain]):
+        truth = search.truth(n, found.reading)
+        if one.out is None or search.case.topic.judged != "values":
+            return ""
+        worst = max(worst, comparing.distance(one.out, truth) / (float(np.abs(truth).max(initial=0)) + 1e-9))
+    for name in ("float16", "bfloat16"):
+        if 0.2 * comparing.UNIT[name] < worst < 8 * comparing.UNIT[name]:
+            return f"about as much as {name} rounds; is something computed in half precision?"
     return ""
 
 

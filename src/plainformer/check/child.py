@@ -223,7 +223,7 @@ class Session:
                 self.made.to(getattr(sys.modules["torch"], asked["precision"]))
             assigned(self.made, asked["values"], values)
             return {}
-        return {"kind": kind, **self.call(self.made if asked["do"] == "forward" else thing, asked, values)}
+        return {"kind": kind, **self.call(self.forward() if asked["do"] == "forward" else thing, asked, values)}
 
     def make(self, thing: Any, asked: dict[str, Any], kind: str) -> dict[str, Any]:
         named_args = dict(asked["kwargs"])
@@ -234,6 +234,9 @@ class Session:
             else:
                 made = types.SimpleNamespace(**config["values"])
             named_args[config["argument"]] = made
+        for name, size in (asked.get("globals") or {}).items():  # sizes that are said once, atop their file
+            if type(vars(self.module).get(name)) in (int, float):
+                setattr(self.module, name, size)
         if kind == "torch":
             sys.modules["torch"].manual_seed(0)
         self.made = thing(**named_args)
@@ -243,6 +246,9 @@ class Session:
             {"path": path, "shape": list(getattr(holder, leaf).shape), "of": of}
             for path, holder, leaf, of in named(self.made)
         ]}  # fmt: skip
+
+    def forward(self) -> Any:
+        return self.made if callable(self.made) else self.made.forward
 
     def call(self, thing: Any, asked: dict[str, Any], values: Values) -> dict[str, Any]:
         args = [values.taken(one) for one in asked["args"]]

@@ -49,7 +49,8 @@ def fitted(theirs: Any, shape: tuple[int, ...]) -> Array | None:
         return next((found for one in theirs if (found := fitted(one, shape)) is not None), None)
     if not isinstance(theirs, np.ndarray):
         return None
-    if [n for n in theirs.shape if n != 1] != [n for n in shape if n != 1]:
+    flattened = len(shape) > 2 and theirs.shape == (int(np.prod(shape[:-1])), shape[-1])  # (B * T, V)
+    if not flattened and [n for n in theirs.shape if n != 1] != [n for n in shape if n != 1]:
         return None
     return theirs.reshape(shape).astype(np.float64)
 

@@ -280,7 +280,8 @@ def through_block(rng: Rng, number: int, rank: int) -> Inputs:
 def through_gpt(rng: Rng, number: int, rank: int) -> Inputs:
     shapes = gpt_shapes(WIDTH, D_FF, VOCAB, CONTEXT, N_LAYERS)
     ids = rng.integers(0, VOCAB, ((2, 7), (1, CONTEXT), (3, 4))[number])
-    return {"ids": ids if rank == 2 else ids[0], **drawn(rng, shapes), "n_heads": N_HEADS}
+    ids = ids if rank == 2 else ids[0]
+    return {"ids": ids, "targets": np.roll(ids, -1, -1), **drawn(rng, shapes), "n_heads": N_HEADS}
 
 
 # --- examples for a hand ---------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def look(search: Search, readings: Sequence[Inputs], until: float | None = None)
                 return Found(
                     "named", reading, (fits[0],), tuple(fits[1:]), *gap_of(search, reading), on_plain_alone=part
                 )
-        if numbers == plain or all(search.theirs(readings[0])[n].out is None for n in search.numbers):
+        if len(numbers) < len(search.numbers) or not answered(search, readings):
             break
         if found := two(search, readings, numbers, until or time.monotonic() + PAIRS_FOR):
             return found
@@ -178,10 +178,14 @@ def look(search: Search, readings: Sequence[Inputs], until: float | None = None)
             return Found(
                 "unknown", reading, gap=gap_of(search, reading)[0], at=gap_of(search, reading)[1], on_plain_alone=True
             )
-    answered = [r for r in readings if all(one.out is not None for one in search.theirs(r))]
-    reading = min(answered or readings[:1], key=lambda r: gap_of(search, r)[0])
+    reading = min(answered(search, readings) or readings[:1], key=lambda r: gap_of(search, r)[0])
     gap, at = gap_of(search, reading)
     return Found("unknown", reading, gap=gap, at=at, nearest=nearest(search, reading))
+
+
+def answered(search: Search, readings: Sequence[Inputs]) -> list[Inputs]:
+    """The readings in which theirs gave an answer to every draw."""
+    return [r for r in readings if all(one.out is not None for one in search.theirs(r))]
 
 
 def two(search: Search, readings: Sequence[Inputs], numbers: Sequence[int], until: float) -> Found | None:

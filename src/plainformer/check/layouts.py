@@ -33,7 +33,7 @@ HEAD_NAMES |= {"proj", "outputlayer", "logits", "decoder"}
 ATTENTION = re.compile(r"attn|attention|mha|^sa$|^att$|heads?$")
 FED = re.compile(r"mlp|ffn|ffwd|feedforward|^ff$|^net$")
 NORM = re.compile(r"norm|^ln|^rms")
-GAINS, BIASES = re.compile(r"(weight|gamma|scale|gain|g|w|alpha)$"), re.compile(r"(bias|beta|shift|b)$")
+GAINS, BIASES = re.compile(r"(weight|gamma|scale|gain|g|w|alpha|a2?)$"), re.compile(r"(bias|beta|shift|b2?)$")
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,8 @@ def place(topic: str, parameters: Sequence[Mapping[str, Any]], sizes: Sizes) -> 
         roles = tuple(role.replace("qkv", one) for one in "qkv") if "qkv" in role else (role,)
         transposed = len(shape) == 2 and leaf == "w" and is_transposed(p["of"], role, shape, sizes.width, in_order)
         found.append(Placed(p["path"], shape, roles, transposed, part))
+    once = [role for one in found if one.part is None for role in one.roles]
+    lost += [one.path for one in found if one.part is None and any(once.count(role) > 1 for role in one.roles)]
     if lost:
         raise Unplaced(", ".join(lost))
     return found

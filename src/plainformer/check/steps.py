@@ -153,12 +153,12 @@ def _(do: Doing, x: Array) -> Array:
     return x - do("softmax.max", x)
 
 
-@step("softmax.max", "max(x), along the last axis")
+@step("softmax.max", "e = exp(x - max(x)), the max along the last axis")
 def _(do: Doing, x: Array) -> Array:
     return last(x, "max")
 
 
-@step("softmax.sum", "sum(e), along the last axis")
+@step("softmax.sum", "softmax = e / sum(e), the sum along the last axis")
 def _(do: Doing, e: Array) -> Array:
     return last(e, "sum")
 

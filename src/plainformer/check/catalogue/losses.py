@@ -35,6 +35,13 @@ def over_vocabulary(do: Doing, log_p: Array, targets: Array, logits: Array) -> A
     return do.right("loss.each", log_p, targets, logits) / log_p.shape[-1]
 
 
+def viewed(do: Doing, logits: Array) -> Array:
+    if logits.ndim < 3:
+        return logits
+    rows, n_tokens, n = logits.shape
+    return np.moveaxis(logits.reshape(rows, n, n_tokens), 1, -1)
+
+
 def shift(how: Step) -> dict[str, Step]:
     return {"next.shift": lambda do, logits, tokens: how(logits, tokens)}
 
@@ -76,6 +83,10 @@ LOSSES = (
     Entry(key="loss-softmax-twice", changes={"loss.read": lambda do, x: f.softmax(x)},
           said="the softmax is taken twice: its chances are read as scores",
           change="give cross-entropy the logits: its softmax is inside"),
+    Entry(key="loss-classes-viewed", changes={"loss.read": viewed}, where="cross_entropy",
+          example={"logits": np.array([[[2.0, 0, 0], [0, 1, 0]]]), "targets": np.array([[0, 2]])},
+          said="the logits (B, T, V) are viewed as (B, V, T): numbers of other tokens are read as classes",
+          change="logits.transpose(1, 2), or flatten both: logits.view(-1, V), targets.view(-1)"),
     Entry(key="loss-no-softmax",
           changes={"loss.each": lambda do, log_p, targets, logits: do.right("loss.each", logits, targets, logits)},
           said="this is minus the target's score: there is no softmax", change="-log_softmax(logits)[target]"),
