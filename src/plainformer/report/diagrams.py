@@ -46,8 +46,11 @@ def flow(title: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> Drawi
         return x, 52 + room / 2 + tall / 2 + (one.row - top) * (tall + GAP_Y)
 
     body = [words(16, 28, title, "t"), MARKER]
+    ends = [middle(name)[0] + wide / 2 for name in boxes]
     for arrow in arrows:
-        body += drawn(arrow, sizes, middle)
+        shapes, end = drawn(arrow, sizes, middle)
+        body += shapes
+        ends.append(end)
     for name, one in boxes.items():
         (x, y), (w, h) = middle(name), sizes[name]
         look = f'class="f c{one.kind}" fill-opacity="0.22"' if one.kind is not None else 'class="p"'
@@ -64,8 +67,7 @@ def flow(title: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> Drawi
         for i, line in enumerate(lines):
             kind = "m" if i == 0 else "m s"
             body.append(words(x, y + 4 + LINE * (i - (len(lines) - 1) / 2), line, kind))
-    right = max(middle(name)[0] + wide / 2 for name in boxes) + 24
-    right += max((34 + 6.5 * len(arrow.label) for arrow in arrows if arrow.around > 0), default=0)
+    right = max(ends) + 24
     low = max(middle(name)[1] + tall / 2 for name in boxes) + 20 + 17 * any(arrow.around > 0 for arrow in arrows)
     text = [title, "", *told(boxes, arrows)]
     return Drawing(title, page(right, low, title, body), tuple(text))
@@ -83,8 +85,9 @@ def size(one: Box) -> tuple[float, float]:
     return (max(w, h), h) if one.round else (max(w, 60), h)
 
 
-def drawn(arrow: Arrow, sizes: Mapping[str, Point], middle: Callable[[str], Point]) -> list[str]:
-    """An arrow from edge to edge: straight on a row or a column, one bend else, two bends when it goes around."""
+def drawn(arrow: Arrow, sizes: Mapping[str, Point], middle: Callable[[str], Point]) -> tuple[list[str], float]:
+    """An arrow from edge to edge: straight on a row or a column, one bend else, two bends when it goes around. And how
+    far to the right it reaches with its label."""
     (x0, y0), (x1, y1) = middle(arrow.start), middle(arrow.end)
     (w0, h0), (w1, h1) = sizes[arrow.start], sizes[arrow.end]
     if arrow.around and abs(x0 - x1) < 1:  # down a column, by its side
@@ -115,6 +118,7 @@ def drawn(arrow: Arrow, sizes: Mapping[str, Point], middle: Callable[[str], Poin
     path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
     dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
     out = [f'<path style="fill:none;stroke:var(--soft);stroke-width:1.5"{dashes} marker-end="url(#a)" d="M{path}"/>']
+    end = max(x for x, _ in points)
     if arrow.label:
         (xa, ya), (xb, yb) = points[len(points) // 2 - 1 : len(points) // 2 + 1]
         upright = abs(xa - xb) < 1
@@ -122,7 +126,8 @@ def drawn(arrow: Arrow, sizes: Mapping[str, Point], middle: Callable[[str], Poin
         out.append(
             f'<text x="{number(x)}" y="{number(y)}" class="s{"" if upright else " m"}">{escape(arrow.label)}</text>'
         )
-    return out
+        end = max(end, x + (7 if upright else 3.5) * len(arrow.label))
+    return out, end
 
 
 def told(boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> list[str]:

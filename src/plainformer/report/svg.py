@@ -152,7 +152,9 @@ def line_chart(series: Mapping[str, Points], title: str, x_label: str, y_label: 
         x_low, x_high = x_low - 0.5, x_high + 0.5
     room = (y_high - y_low) * 0.05 or 0.5
     y_low, y_high = y_low - room, y_high + room
-    left, top, wide, tall = 72.0, 48.0 + 22.0 * (len(series) > 1), 540.0, 280.0
+    left, wide, tall = 72.0, 540.0, 280.0
+    names, under = legend(list(series) if len(series) > 1 else [], left + wide)
+    top = 48.0 if under is None else under + 18
 
     def at(x: float, y: float) -> tuple[float, float]:
         return left + wide * (x - x_low) / (x_high - x_low), top + tall * (y_high - y) / (y_high - y_low)
@@ -167,13 +169,22 @@ def line_chart(series: Mapping[str, Points], title: str, x_label: str, y_label: 
     body.append(words(left + wide / 2, top + tall + 38, x_label, "m"))
     middle = number(top + tall / 2)
     body.append(words(18, top + tall / 2, y_label, "m", f' transform="rotate(-90 18 {middle})"'))
-    x = 16.0
-    for i, (name, points) in enumerate(series.items()):
+    for i, points in enumerate(series.values()):
         body += line(colour(i), [at(*p) if all(map(math.isfinite, p)) else None for p in points])
-        if len(series) > 1:  # above the lines, where none of them runs
-            body += [box(x, 46, 12, 3, f"f {colour(i)}"), words(x + 18, 52, name)]
-            x += 34 + 7 * len(name)
+    body += names
     return page(left + wide + 24, top + tall + 52, title, body)
+
+
+def legend(names: Sequence[str], right: float) -> tuple[list[str], float | None]:
+    """Names with their colours under the title, in as many rows as they need, and where the last row stands."""
+    drawn, x, y = [], 16.0, 52.0
+    for i, name in enumerate(names):
+        needed = 34 + 7 * len(name)
+        if x > 16 and x + needed > right:
+            x, y = 16.0, y + 20
+        drawn += [box(x, y - 6, 12, 3, f"f {colour(i)}"), words(x + 18, y, name)]
+        x += needed
+    return drawn, y if names else None
 
 
 def line(kind: str, points: Sequence[tuple[float, float] | None]) -> list[str]:
