@@ -48,6 +48,12 @@ def test_the_page_and_its_pictures_are_what_the_lesson_prints(lesson: Lesson) ->
         assert (ROOT / "docs" / "pictures" / "lessons" / name).read_text(encoding="utf-8") == drawing.svg, name
 
 
+@each_lesson
+def test_a_page_shows_no_rounding(lesson: Lesson) -> None:
+    """What is only rounding in float64 differs from machine to machine, and with it the page would."""
+    assert re.findall(r"\d(?:\.\d+)?e-1[5-7]\b", pages.page(tell(lesson))) == []
+
+
 def test_the_contents_and_nothing_else_lie_beside_the_pages() -> None:
     folder = ROOT / "docs" / "lessons"
     assert (folder / "README.md").read_text(encoding="utf-8") == pages.contents(WRITTEN)

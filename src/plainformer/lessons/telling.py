@@ -98,7 +98,7 @@ def measured_table(name: str) -> str:
 
 
 def shown(number: Any) -> str:
-    """A value in the table of numbers: six digits, lists in brackets, counts with their commas."""
+    """A value in the table of numbers: six digits, lists in brackets, counts with commas, rounding as such."""
     if isinstance(number, np.ndarray):
         number = number.tolist()
     if isinstance(number, list | tuple):
@@ -107,6 +107,8 @@ def shown(number: Any) -> str:
         return str(number).lower() if not isinstance(number, str) else number
     if isinstance(number, int | np.integer):
         return f"{number:,}"
+    if 0 < abs(number) < 5e-13:
+        return "below 1e-12"  # rounding, which differs from machine to machine
     return f"{number:,.10g}" if abs(number) >= 1e5 and float(number).is_integer() else f"{number:.6g}"
 
 
