@@ -6,6 +6,16 @@ from plainformer.lessons.words import lesson
 gpt2, llama = pf.presets["gpt2"], pf.presets["llama-3-8b"]
 rows = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "position")
 rotary = llama.decoder.layers[0][0].branches[0].part.scores.rotary
+
+
+def how(name):
+    """How a published model is told its positions."""
+    stack = pf.presets[name].main
+    if stack.positions or stack.relative:
+        return "rows" if stack.positions else "bias"
+    return "rotary" if stack.layers[0][0].branches[0].part.scores.rotary else "not at all"
+
+
 llama_rows = sum(w.count for w in Ledger.of(llama).rows if w.kind == "position")
 
 # %% [markdown]
@@ -56,8 +66,10 @@ llama_rows = sum(w.count for w in Ledger.of(llama).rows if w.kind == "position")
 # - *Another base.* Llama 3 8B turns with a base of {{rotary.theta:,.0f}}. [computed] The paper's is ten thousand;
 #   with the other one the near past still fits and the far one does not. [paper: Su et al. 2021, section 3.3]
 #
-# **In the wild.** GPT-2 and BERT have learned rows, the first transformer sinusoids, T5 a relative bias, BLOOM and
-# MPT ALiBi, Llama, Mistral, Qwen, Gemma and most others rotary. [inference]
+# **In the wild.** GPT-2 and BERT have learned rows, T5 a relative bias, Llama 3, Mixtral 8x7B and DeepSeek-V3 rotary.
+# [computed: [how(name) for name in ("gpt2", "bert-base", "t5-small")] == ["rows", "rows", "bias"]] [computed:
+# {how(name) for name in ("llama-3-8b", "mixtral-8x7b", "deepseek-v3")} == {"rotary"}] The first transformer had
+# sinusoids. [paper: Vaswani et al. 2017, section 3.5]
 #
 # ## Where it fits
 #
