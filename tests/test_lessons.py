@@ -459,6 +459,33 @@ def test_a_drawing_is_sound_the_same_each_time_and_suits_light_and_dark(name: st
     assert len(drawing.text) > 1
 
 
+def test_a_diagram_is_drawn_in_characters_where_it_fits_and_told_where_not() -> None:
+    a, b, c = Box(0, 0, "a"), Box(1, 0, "two\nlines"), Box(1, 1, "c")
+    drawing = flow("T", {"a": a, "b": b, "c": c}, [Arrow("a", "b", "on"), Arrow("b", "c"), Arrow("a", "c")])
+    assert [line.rstrip() for line in drawing.text] == [
+        "T",
+        "",
+        "┌───┐ on   ┌───────┐",
+        "│ a │───┬─▶│  two  │",
+        "└───┘   │  │ lines │",
+        "        │  └───────┘",
+        "        │      │",
+        "        │      ▼",
+        "        │    ┌───┐",
+        "        └───▶│ c │",
+        "             └───┘",
+    ]
+    wide = flow("T", {str(i): Box(i, 0, "a long name of a box") for i in range(6)}, [Arrow("0", "1", "so", True)])
+    assert wide.text[2:4] == ("[a long name of a box]", "  ┄┄> a long name of a box  (so)")
+
+
+def test_an_arrow_goes_around_what_stands_between() -> None:
+    boxes = {"a": Box(0, 0, "a"), "b": Box(0, 1, "a wide one"), "c": Box(0, 2, "c")}
+    text = flow("T", boxes, [Arrow("a", "b"), Arrow("b", "c"), Arrow("a", "c", "past", around=1)]).text
+    assert any(line.endswith("│ past") for line in text)
+    assert any(line.endswith("│ c │◀──────┘") for line in text), text
+
+
 def test_formulas_are_letters_in_a_terminal() -> None:
     from plainformer.cli.learn import plain
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from plainformer.report.boxes import drawn as characters
 from plainformer.report.drawings import Drawing
 from plainformer.report.svg import escape, number, page, words
 
@@ -69,7 +70,7 @@ def flow(title: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> Drawi
             body.append(words(x, y + 4 + LINE * (i - (len(lines) - 1) / 2), line, kind))
     right = max(ends) + 24
     low = max(middle(name)[1] + tall / 2 for name in boxes) + 20 + 17 * any(arrow.around > 0 for arrow in arrows)
-    text = [title, "", *told(boxes, arrows)]
+    text = [title, "", *(characters(boxes, arrows) or told(boxes, arrows))]
     return Drawing(title, page(right, low, title, body), tuple(text))
 
 
