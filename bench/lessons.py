@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[*MEASUREMENTS, []], help="of the measurements")
     parser.add_argument("--save", action="store_true", help="keep the tables in src/plainformer/lessons/measured")
-    parser.add_argument("--text", type=Path, help="for those that need one; without: the package's own source")
+    parser.add_argument("--text", type=Path, help="for those that need one; without: Python's own documentation")
     args = parser.parse_args()
     for name in args.names or MEASUREMENTS:
         data = measure(name, args.text)

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--notebook", metavar="FILE", help="write the lesson as a notebook instead of telling it")
     parser.add_argument("--figures", metavar="DIR", help="write the lesson's pictures as SVG files into a folder")
     parser.add_argument("--measure", action="store_true", help="measure again what the lesson has stored; needs torch")
-    parser.add_argument("--text", metavar="FILE", help="what --measure trains on; without: the package's own source")
+    parser.add_argument("--text", metavar="FILE", help="what --measure trains on; without: Python's own documentation")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ COMMIT = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{7,40}, \S.*", re.S)
 WHERE = "abstract|(sections?|figures?|tables?|pages?|appendix|equations?|algorithm|theorem) "
 PLACE = re.compile(WHERE + r"[\w\"'. ,-]+")
 # What may stand in a code span without being evaluated: a word, a file's name, a key, a command of ours, a flag.
-WORD = re.compile(r"[A-Za-z_]+(?:-[a-z]+)*|[\w./-]+\.(json|md|py|svg|safetensors|txt|bin|ipynb)|--[a-z-]+")
+WORD = re.compile(r"[A-Za-z_]+(?:-[a-z]+)*|[\w./-]+\.(jsonl?|md|py|svg|safetensors|txt|bin|ipynb)|--[a-z-]+")
 # Names that hold digits and are no numbers.
 NAMED = (
     r"GPT-3\.5|GPT-(?:2|3|4|J)(?: (?:small|medium|large|XL))?|Llama (?:2|3(?:\.1)?)(?: \d+B)?|Mixtral 8x7B|"

@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, str] = {
     "residuals": "plainformer.measuring.residuals",
     "norms": "plainformer.measuring.norms",
     "untrained": "plainformer.measuring.untrained",
+    "families": "plainformer.measuring.families",
     "depths": "plainformer.measuring.depths",
     "scores": "plainformer.measuring.scores",
     "caches": "plainformer.measuring.caches",
@@ -58,7 +59,7 @@ class Measured:
 def measure(name: str, text: Path | None = None) -> Row:
     """Measure now: what lessons/measured/NAME.json would hold. Refuses a name that is none; needs torch.
 
-    text: for those that need one; None: the package's own source.
+    text: for those that need one; None: Python's own documentation.
     """
     if name not in MEASUREMENTS:
         raise refuse("measurement", name, "is none", f"there are {', '.join(MEASUREMENTS)}")

@@ -1,6 +1,6 @@
 """Temperature by bands: how uncertain each draw is, and whether what is drawn are words.
 
-B rows, T positions, V letters.
+B rows, T positions, N of them drawn, V letters.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def drawn(model: Transformer, text: Text, temperature: float, seed: int, known: 
     starts = [text.valid_N[1000 * i : 1000 * i + BEFORE].tolist() for i in range(ROWS)]
     made = generate(model, starts, CONTEXT - BEFORE, temperature=temperature, seed=seed)
     rows_BT = torch.tensor(made.tokens)
-    p_BTV = (model(rows_BT)[:, BEFORE - 1 : -1].double() / temperature).softmax(-1)
-    entropy = torch.special.entr(p_BTV).sum(-1).mean().item() / torch.log(torch.tensor(2.0)).item()
+    p_BNV = (model(rows_BT)[:, BEFORE - 1 : -1].double() / temperature).softmax(-1)
+    entropy = torch.special.entr(p_BNV).sum(-1).mean().item() / torch.log(torch.tensor(2.0)).item()
     words = [word for row in made.new for word in WORD.findall("".join(text.letters[i] for i in row))]
     return entropy, sum(word in known for word in words) / max(1, len(words)), len(set(words)) / max(1, len(words))
 

@@ -1,4 +1,4 @@
-"""Small models trained on a text: any that is given, else the package's own source.
+"""Small models trained on a text: any that is given, else Python's own documentation.
 
 T positions, N characters, B rows.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +41,16 @@ class Text:
 
 
 def text_of(path: Path | None) -> Text:
-    """A file's text; None: this package's own source, file after file, which is there wherever the package is."""
+    """A file's text; None: the topics of Python's documentation, which come with it. Refuses what cannot be read."""
     if path is None:
-        root = Path(str(files("plainformer")))
-        data = b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))
-        what = "the package's own source"
+        try:
+            from pydoc_data.topics import topics
+        except ImportError:
+            raise refuse(
+                "--text", None, "this Python comes without its documentation", "give a text of yours"
+            ) from None
+        data = "\n\n".join(topics[name] for name in sorted(topics)).encode()
+        what = "Python's own documentation"
     else:
         try:
             data = path.read_bytes()
