@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -136,6 +137,14 @@ def test_all_lessons_are_told_without_torch_in_under_a_minute() -> None:
     assert ran.stderr.strip().endswith("0 []")
     for lesson in WRITTEN:
         assert lesson.title in ran.stdout
+
+
+def test_a_stream_without_greek_letters_is_told_the_rest() -> None:
+    asked = [sys.executable, "-m", "plainformer", "learn", "block"]
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ran = subprocess.run(asked, env=plain, capture_output=True, check=True)
+    assert b"The block" in ran.stdout
+    assert b"a picture: A block: two edits of the stream" in ran.stdout
 
 
 def test_learn_lists_tells_and_writes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from plainformer.lessons.cells import found, written
     from plainformer.lessons.telling import tell
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a stream without Greek letters shows the rest
     if args.all and args.lesson:
         raise refuse("--all", args.lesson, "takes no lesson", "give one of them")
     asked = [flag for flag in ("notebook", "figures", "measure") if getattr(args, flag)]
