@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import random
@@ -474,6 +475,19 @@ def test_a_disk_that_fills_in_a_run_is_told_and_the_run_goes_on_when_there_is_ro
     assert not [path for path in (tmp_path / "run" / "checkpoints").iterdir() if path.suffix == ".part"]
     carry_on(tmp_path / "run", quiet=True)
     assert same_weights(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_full_disk_while_an_old_step_is_removed_is_told(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    shutil.copytree(run, tmp_path / "run")
+    monkeypatch.setattr(runs, "remove", full)
+    with pytest.raises(PlainformerError, match="the disk is full"):
+        runs.save_step(tmp_path / "run", 13, load(run), {}, {"step": 13, "seconds": 0.0})
+    assert newest(tmp_path / "run").name == "step-13"  # what was asked for is there
 
 
 def filled(run: str, at: int, said: str) -> None:

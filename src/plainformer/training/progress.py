@@ -24,12 +24,14 @@ def clock(seconds: float) -> str:
 
 def teller(every: float = 5.0) -> Callable[[int, int], None]:
     """Says on stderr, every few seconds, how many bytes of a text are done and how long the rest will take."""
-    begun = said = time.monotonic()
-    first: int | None = None
+    first: int | None = None  # what the first call finds done: nobody knows how long that took
+    begun = said = 0.0
 
     def tell(done: int, total: int) -> None:
-        nonlocal said, first
-        now, first = time.monotonic(), done if first is None else first
+        nonlocal first, begun, said
+        now = time.monotonic()
+        if first is None:
+            first, begun, said = done, now, now
         if now - said >= every and first < done < total:
             said = now
             left = (now - begun) / (done - first) * (total - done)
