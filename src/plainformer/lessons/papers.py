@@ -150,6 +150,11 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "Communications of the ACM",
         "https://doi.org/10.1145/1498765.1498785",
     ),
+    "Witten and Bell 1991": (
+        "The Zero-Frequency Problem: Estimating the Probabilities of Novel Events in Adaptive Text Compression",
+        "IEEE Transactions on Information Theory",
+        "https://doi.org/10.1109/18.87000",
+    ),
     "Wu et al. 2016": (
         "Google's Neural Machine Translation System: Bridging the Gap between Human and Machine Translation",
         "arXiv",
