@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plainformer.lessons.telling import measured
-from plainformer.measuring import MEASUREMENTS, jobs, measure, norms, residuals, scores, spread, stacks
+from plainformer.measuring import MEASUREMENTS, families, jobs, measure, norms, residuals, scores, spread, stacks
 
 
 def test_bytes_kept_are_those_of_the_storages_each_once() -> None:
@@ -52,6 +52,31 @@ def test_the_bare_stack_loses_its_gradient_and_the_whole_one_learns() -> None:
     assert stacks.trained(stacks.stack(1), seed=0, n_steps=60, lr=1e-2) < 3.5
 
 
+def test_the_three_tasks_ask_for_what_they_say() -> None:
+    generator = torch.Generator().manual_seed(0)
+    gap = families.gap(generator)
+    left, hidden, right = gap.tokens_BT.unbind(1)
+    assert hidden.eq(families.GAP).all()
+    assert torch.equal(gap.targets_BT[:, 1], (left + right) % families.SYMBOLS)
+    assert gap.targets_BT[:, [0, 2]].eq(-1).all()
+    sums = families.sums(generator)
+    x_BT = sums.tokens_BT
+    assert torch.equal(x_BT[:, 2:], (x_BT[:, :-2] + x_BT[:, 1:-1]) % families.SYMBOLS)
+    assert torch.equal(sums.targets_BT[:, 1:-1], x_BT[:, 2:])
+    turned, blind = families.turned(generator), families.hidden(generator)
+    assert torch.equal(turned.targets_BT, turned.source_BS.flip(1))
+    assert not torch.equal(blind.targets_BT, blind.source_BS.flip(1))
+    assert torch.equal(turned.tokens_BT[:, 1:], turned.targets_BT[:, :-1])
+
+
+def test_who_sees_the_answer_does_not_learn_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "STEPS", 160)
+    monkeypatch.setattr(families, "BATCH", 32)
+    model, loss = families.trained(families.all_seen(), families.sums, seed=0)
+    assert loss < 0.5
+    assert families.writing(model, seed=0) > 2
+
+
 def test_a_measurement_says_how_it_was_made_and_how_long_it_takes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,3 +107,8 @@ def test_what_is_stored_comes_out_again() -> None:
     last = {row["warm-up"]: row for row in norms.measure().rows if row["rate"] == "0.03"}
     assert float(last["none"]["norm after"].split()[0]) > 4 > float(last["100 steps"]["norm after"].split()[0])
     assert float(last["none"]["norm before"].split()[0]) < 0.5
+    seen = {(row["task"], row["a token sees"]): row for row in families.measure().rows}
+    assert float(seen["fill a gap", "all of the row"]["loss in training"].split()[0]) < 1
+    assert float(seen["fill a gap", "what came before"]["loss in training"].split()[0]) > 2
+    assert float(seen["go on", "all of the row"]["loss when writing"].split()[0]) > 1
+    assert float(seen["go on", "what came before"]["loss when writing"].split()[0]) < 1
