@@ -2,7 +2,7 @@
 import numpy as np
 
 from plainformer import formulas
-from plainformer.lessons.words import lesson, vector
+from plainformer.lessons.words import lesson, measured, vector
 from plainformer.report.drawings import lines
 
 z_V = np.array([2.0, 1.0, 0.0])
@@ -16,6 +16,16 @@ def entropy(p_V):
 
 
 temperatures = [round(0.1 * i, 1) for i in range(1, 51)]
+drawn = {row["temperature"]: row for row in measured("temperatures")["rows"]}
+
+
+def first(T, column):
+    """The median of what was measured at a temperature."""
+    return float(drawn[T][column].split()[0])
+
+
+bits, known, different = "entropy, bits a draw", "words that the text has", "different ones of all words"
+bits_rise, known_falls = ([first(T, column) for T in drawn] for column in (bits, known))
 
 # %% [markdown]
 # ## Temperature: how much the likeliest is preferred
@@ -74,6 +84,20 @@ for T in (0.0, 0.1, 0.5, 1.0, 2.0, 10.0):
 # bits of at most {{np.log2(3):.2f}} for a half, one and two. [computed] "Conservative" and "creative" are names for
 # its ends, and where they begin depends on the model: one that is sure of its text stays at low entropy at
 # temperatures where another already raves. [inference]
+#
+# A small model of letters, trained for seconds, in bands: [definition]
+
+# %% [measured: temperatures]
+
+# %% [markdown]
+# Entropy rises all the way, and the share of words that its text knows falls all the way. [measured: temperatures]
+# [computed: bits_rise == sorted(bits_rise) and known_falls == sorted(known_falls)[::-1]] From a tenth to a half
+# {{first("0.1", known):.0f}} to {{first("0.5", known):.0f}} % of the words are words, and at a tenth
+# {{first("0.1", different):.0f}} in a hundred differ: it says the same few. From one and a half to two
+# {{first("1.5", known):.0f}} to {{first("2", known):.0f}} % are, and nearly all differ: what is new is mostly no
+# word. [measured: temperatures] The bands that courses name are there, cautious up to a half and inventive from one
+# and a half, and their numbers are this model's: a surer one keeps more of its words at the same temperature.
+# [inference]
 #
 # **In the library.** One function for temperature, top-k and top-p, in the order in which they act; softmax of the
 # scores divided: [definition]
