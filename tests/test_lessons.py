@@ -90,8 +90,8 @@ def test_the_numbers_that_it_declares_are_the_right_ones(lesson: Lesson) -> None
     for name, (what, value) in tell(lesson).numbers.items():
         assert what
         expected, tolerance = EXPECTED[name]
-        if isinstance(expected, str) or (isinstance(expected, list) and isinstance(expected[0], str)):
-            assert value == expected, name
+        if isinstance(expected, str) or tolerance == {"abs": 0} and not isinstance(value, np.ndarray):
+            assert value == expected, name  # words, counts, lists of unlike lengths
         else:
             np.testing.assert_allclose(
                 np.asarray(value, float),
@@ -144,7 +144,7 @@ def test_a_stream_without_greek_letters_is_told_the_rest() -> None:
     plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     ran = subprocess.run(asked, env=plain, capture_output=True, check=True)
     assert b"The block" in ran.stdout
-    assert b"a picture: A block: two edits of the stream" in ran.stdout
+    assert b"a picture that this window can't hold: A block: two edits of the stream" in ran.stdout
 
 
 def test_learn_lists_tells_and_writes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

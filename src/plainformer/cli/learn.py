@@ -158,10 +158,17 @@ def drawn(piece: Piece) -> Iterator[RenderableType]:
         yield Padding(Syntax(piece.text, "python", background_color="default", word_wrap=True), (0, 2))
         if piece.output.strip():
             yield Padding(Text(piece.output.rstrip()), (1, 4, 0, 4))
-    elif piece.drawing and draws_blocks(sys.stdout):
+    elif piece.drawing and draws_blocks(sys.stdout) and max(map(len, piece.drawing.text)) <= window():
         yield Padding(Text("\n".join(piece.drawing.text), no_wrap=True, overflow="crop"), (0, 2))
     elif piece.drawing:
-        yield Text(f"(a picture: {piece.drawing.title}; plainformer learn LESSON --figures DIR draws it)")
+        yield Text(f"(a picture that this window can't hold: {piece.drawing.title}; --figures DIR draws it)")
+
+
+def window() -> int:
+    """How many columns a picture may have."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns - 2
 
 
 def show(told: Told) -> None:
