@@ -21,6 +21,12 @@ NORMS = {
         ("torch", "layer_norm", "normed"): "y = (x - mean) / var.sqrt()",
         ("nano", "LayerNorm", "normed"): "x = (x - u) / s.sqrt()",
     },
+    "norm-eps-fixed": {
+        ("np", "layer_norm", "normed"): "normed = centred / np.sqrt(variance + 1e-5)",
+        ("torch", "layer_norm", "normed"): "y = (x - mean) / torch.sqrt(var + 1e-5)",
+    },
+    "norm-eps-large": {("nano", "LayerNorm", "normed"): "x = (x - u) / torch.sqrt(s + 1e-3)"},
+    "rms-eps-fixed": {("np", "rms_norm", "rms"): "normed = x / np.sqrt(square + 1e-6)"},
     "norm-no-root": {
         ("np", "layer_norm", "normed"): "normed = centred / (variance + eps)",
         ("torch", "layer_norm", "normed"): "y = (x - mean) / (var + eps)",
@@ -172,6 +178,9 @@ ACTIVATIONS = {
         ("torch", "gelu", "gelu"): "return 0.5 * x * (1 + torch.erf(x))",
         ("nano", "MLP", "gelu"): "x = 0.5 * x * (1 + torch.erf(x))",
     },
+    "act-erf-multiplied": {("torch", "gelu", "gelu"): "return 0.5 * x * (1 + torch.erf(x * math.sqrt(2)))"},
+    "act-two-roots": {("np", "gelu", "inner"): "inner = math.sqrt(2) / math.pi * (x + 0.044715 * x**3)"},
+    "act-small-constant": {("np", "gelu", "inner"): "inner = math.sqrt(2 / math.pi) * (x + 0.0044715 * x**3)"},
     "act-no-half": {("torch", "gelu", "gelu"): "return x * (1 + torch.erf(x / math.sqrt(2)))"},
     "act-no-half-tanh": {("np", "gelu", "gelu"): "return x * (1 + np.tanh(inner))"},
     "act-phi": {("torch", "gelu", "gelu"): "return 0.5 * (1 + torch.erf(x / math.sqrt(2)))"},
@@ -341,6 +350,7 @@ ATTENTION = {
         ("np", "cached_attention", "mask"): "scores = np.where(allowed, 0.0, -np.inf)",
         ("nano", "Block", "mask"): "att = (att * 0).masked_fill(self.mask[:, :, :T, :T] == 0, float('-inf'))",
     },
+    "mask-fills-little": {("torch", "attention", "mask"): "att = att.masked_fill(~mask, -1e4)"},
     "mask-fills-one": {("torch", "attention", "mask"): "att = att.masked_fill(~mask, -1)"},
     "roles-k-v": {
         (
@@ -424,6 +434,7 @@ HEADS = {
             "qkv",
         ): "self.num_heads = 1\n        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)"
     },
+    "heads-sum": {("nano", "CausalSelfAttention", "join"): "y = y.sum(1).repeat(1, 1, self.n_head)"},
     "heads-mean": {
         ("np", "multi_head_attention", "join"): "return np.concatenate([x.mean(-3)] * x.shape[-3], axis=-1)"
     },
@@ -657,6 +668,12 @@ POSITIONS = {
     },
     "sinusoids-doubled-twice": {
         ("np", "sinusoids", "table-frequencies"): "frequencies = 10000.0 ** (-2 * np.arange(0, width, 2) / width)"
+    },
+    "sinusoids-base-1000": {
+        ("np", "sinusoids", "table-frequencies"): "frequencies = 1000.0 ** (-np.arange(0, width, 2) / width)"
+    },
+    "sinusoids-all-sine": {
+        ("np", "sinusoids", "table-lay"): "table[:, 0::2] = np.sin(angle)\n    table[:, 1::2] = np.sin(angle)"
     },
     "sinusoids-positive-exponent": {
         ("np", "sinusoids", "table-frequencies"): "frequencies = 10000.0 ** (np.arange(0, width, 2) / width)"

@@ -84,6 +84,25 @@ RESIDUALS = {
             "pair",
         ): "x = self.ln_1(x + self.attn(self.ln_1(x)))\n        x = self.ln_2(x + self.mlp(self.ln_2(x)))"
     },
+    "residual-attention-normed-alone": {FIRST: "x = self.ln1(x) + self.attention(x, mask)"},
+    "residual-feed-forward-normed-alone": {TWO: "x = self.ln_2(x) + self.mlp(x)"},
+    "residual-normed-alone": {
+        ("nano", "Block", "pair"): "x = self.ln_1(x) + self.attn(x)\n        x = self.ln_2(x) + self.mlp(x)"
+    },
+    "residual-attention-product": {ONE: "x = x * self.attn(self.ln_1(x))"},
+    "residual-feed-forward-product": {SECOND: "x = x * self.mlp(self.ln2(x))"},
+    "residual-product": {
+        ("nano", "Block", "pair"): "x = x * self.attn(self.ln_1(x))\n        x = x * self.mlp(self.ln_2(x))"
+    },
+    "residual-attention-halved": {FIRST: "x = (x + self.attention(self.ln1(x), mask)) / 2"},
+    "residual-feed-forward-halved": {TWO: "x = 0.5 * (x + self.mlp(self.ln_2(x)))"},
+    "residual-halved": {
+        (
+            "torch",
+            "TransformerBlock",
+            "pair",
+        ): "x = (x + self.attention(self.ln1(x), mask)) / 2\n        x = (x + self.mlp(self.ln2(x))) / 2"
+    },
     "residual-post": {
         ("nano", "Block", "pair"): "x = self.ln_1(x + self.attn(x))\n        x = self.ln_2(x + self.mlp(x))",
         (
@@ -248,8 +267,10 @@ LOSSES = {
     },
     "loss-perplexity": {("np", "cross_entropy", "loss"): "return np.exp((each * real).sum() / real.sum())"},
     "loss-underflows": {("np", "cross_entropy", "log-p"): "log_p = np.log(softmax(logits))"},
-    "loss-small-added": {("np", "cross_entropy", "log-p"): "log_p = np.log(softmax(logits) + 1e-9)"},
-    "loss-smaller-added": {("np", "cross_entropy", "log-p"): "log_p = np.log(softmax(logits) + 1e-12)"},
+    **{
+        f"loss-small-added-1e-{n}": {("np", "cross_entropy", "log-p"): f"log_p = np.log(softmax(logits) + 1e-{n})"}
+        for n in (6, 7, 8, 9, 10, 12)
+    },
     "loss-overflows": {
         ("np", "cross_entropy", "log-p"): "log_p = np.log(np.exp(logits) / np.exp(logits).sum(-1, keepdims=True))"
     },
@@ -300,6 +321,16 @@ EXPERTS = {
         ): 'best = scores.shape[-1] - 1 - np.argsort(-scores[:, ::-1], axis=-1, kind="stable")[:, :k]'
     },
     "gates-sigmoid": {("torch", "top_k_gates", "gates"): "return gates.scatter(-1, where, torch.sigmoid(best))"},
+    "gates-sigmoid-shared": {
+        (
+            "torch",
+            "top_k_gates",
+            "gates",
+        ): "return gates.scatter(-1, where, best.sigmoid() / best.sigmoid().sum(-1, keepdim=True))"
+    },
+    "gates-scores-shared": {
+        ("torch", "top_k_gates", "gates"): "return gates.scatter(-1, where, best / best.sum(-1, keepdim=True))"
+    },
     "gates-scores": {("torch", "top_k_gates", "gates"): "return gates.scatter(-1, where, best)"},
     "gates-equal": {("np", "top_k_gates", "gates"): "return mask / mask.sum(-1, keepdims=True)"},
     "gates-ones": {("np", "top_k_gates", "gates"): "return 1.0 * mask"},
@@ -375,6 +406,13 @@ SAMPLED = {
             "before",
         ): "before = ordered.cumsum(-1) - ordered - ordered.roll(1, -1)\n    before[..., 0] = 0"
     },
+    "sample-top-p-unsorted": {
+        (
+            "np",
+            "probabilities",
+            "p-out",
+        ): "if top_p < 1:\n        full = np.zeros_like(p)\n        full[order] = p[order] * (np.arange(len(p)) < (top_k or len(p)))\n        full = full / full.sum()\n        full = full * (full.cumsum() - full < top_p)\n        return full / full.sum()\n    out[order] = best\n    return out"
+    },
     "sample-top-p-ignored": {("torch", "probabilities", "top-p"): "pass", ("np", "probabilities", "top-p"): "pass"},
     "sample-top-p-floor": {
         ("np", "probabilities", "top-p"): "stay = best > 1 - top_p\n    stay[0] = True\n    best = best * stay"
@@ -411,6 +449,7 @@ SAMPLED = {
         ("torch", "dropout", "dropped"): "return x * kept",
     },
     "dropout-scaled-down": {("torch", "dropout", "dropped"): "return x * kept * (1 - p)"},
+    "dropout-divided-by-p": {("np", "dropout", "dropped"): "return x * kept / p"},
     "dropout-keeps-p": {("np", "dropout", "kept"): "p = 1 - p\n    kept = (rng or np.random).random(x.shape) >= p"},
     "dropout-keeps-p-not-scaled": {("torch", "dropout", "kept"): "kept = torch.rand_like(x) < p"},
     "accumulate-first": {("np", "accumulate_gradients", "added"): "return grads[0]"},
@@ -438,6 +477,7 @@ SAMPLED = {
         ): "norm = np.sqrt((grads**2).sum(-1, keepdims=True))\n    return grads * np.minimum(1.0, max_norm / norm)"
     },
     "clip-always": {("np", "clip_gradients", "clipped"): "return grads * max_norm / norm"},
+    "clip-largest": {("np", "clip_gradients", "norm"): "norm = np.abs(grads).max()"},
     "clip-no-root": {("np", "clip_gradients", "norm"): "norm = (grads**2).sum()"},
     "clip-to-one": {("np", "clip_gradients", "clipped"): "return grads / norm if norm > max_norm else grads"},
 }

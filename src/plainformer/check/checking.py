@@ -79,25 +79,25 @@ def check_within(
 
 
 def plans(things: Sequence[Thing], path: Path, only: Sequence[str]) -> list[Plan]:
-    found = binding.find(things)
-    if only:
-        asked = {binding.short(one) for one in only}
-        found = [(t, thing) for t, thing in found if {binding.short(t.name), binding.short(thing["name"])} & asked]
-        said = {binding.short(x) for t, thing in found for x in (t.name, thing["name"])}
-        if lost := [one for one in only if binding.short(one) not in said]:
-            raise refuse(
-                "--only", lost[0], f"nothing in {path.name} bears this name", "check --list names what is known"
-            )
-    if not found:
-        names = ", ".join(thing["name"] for thing in things[:8]) or "nothing"
-        raise refuse("FILE", path.name, f"holds nothing with a known name ({names})",
-                     "check --list names what is known; --adapter OUT.py writes them beside yours")  # fmt: skip
+    """How to call each thing of theirs that is known, in the order of the file."""
     best: dict[str, Plan] = {}
-    for topic, thing in found:  # a name may be that of two: the one whose arguments are met
+    for topic, thing in binding.find(things):  # a name may be that of two: the one whose arguments are met
         plan = binding.plan_of(topic, thing, things)
         if thing["name"] not in best or (best[thing["name"]].unbound and not plan.unbound):
             best[thing["name"]] = plan
-    return sorted(best.values(), key=lambda plan: plan.line)
+    found = sorted(best.values(), key=lambda plan: plan.line)
+    if not found:
+        names = ", ".join(thing["name"] for thing in things[:8]) or "nothing"
+        hint = "check --list names what is known; --adapter OUT.py writes them beside yours"
+        raise refuse("FILE", path.name, f"holds nothing with a known name ({names})", hint)
+    if only:
+        asked = {binding.short(one) for one in only}
+        known = {binding.short(name) for plan in found for name in (plan.topic.name, plan.thing)}
+        if lost := [one for one in only if binding.short(one) not in known]:
+            hint = "check --list names what is known"
+            raise refuse("--only", lost[0], f"nothing in {path.name} bears this name", hint)
+        found = [plan for plan in found if {binding.short(plan.topic.name), binding.short(plan.thing)} & asked]
+    return found
 
 
 def unloaded(path: Path, trouble: Trouble) -> Answer:
@@ -269,6 +269,8 @@ def notes_of(case: Case, found: Found, readings: Sequence[Inputs]) -> Iterator[s
         value = found.reading.get(one.name)
         if one.name in found.reading and found.kind != "unknown" and value != readings[0].get(one.name):
             yield one.says(value)
+    if found.to_digits < 15:
+        yield f"it agrees to about {found.to_digits} digits: a constant is rounded, or something computes in float32"
     if case.precision == "float32":
         yield "it computes in float32"
     if case.rank < max(case.topic.ranks):

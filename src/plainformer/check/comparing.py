@@ -15,7 +15,7 @@ import numpy as np
 from plainformer.check.steps import Array
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-9, "float16": 2.0**-11}
-NUDGE = 1e-7
+NUDGE = 1e-9
 
 
 def bound(run: Callable[[dict[str, Any]], Array], inputs: dict[str, Any], truth: Array) -> Array:

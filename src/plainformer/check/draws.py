@@ -53,7 +53,12 @@ def normed_rows(rng: Rng, number: int, rank: int, width: int = 0) -> Inputs:
         x[...] = 0.0  # a row that says nothing
         if x.ndim > 1:
             x[..., 1:, :] = fits(np.linspace(-20, 30, width))
-    return {"x": x, "gain": normal(rng, width, scale=0.4, centre=1.3), "bias": normal(rng, width), "eps": 1e-5}
+    return {
+        "x": x,
+        "gain": normal(rng, width, scale=0.4, centre=1.3),
+        "bias": normal(rng, width),
+        "eps": 1e-4 if number == 3 else 1e-5,
+    }
 
 
 def normed_rows_of_module(rng: Rng, number: int, rank: int) -> Inputs:
@@ -88,7 +93,7 @@ def queries(rng: Rng, number: int, rank: int) -> Inputs:
     if number == 2:
         q, k = fits(2 * q), fits(2 * k)
     if number == 6:
-        q, k = fits(40 * q), fits(40 * k)  # scores in the thousands
+        q, k = fits(150 * q), fits(150 * k)  # scores in the ten thousands
     allowed = np.tril(np.ones((n_queries, n_keys), bool), n_keys - n_queries)
     if number == 3:
         allowed = allowed & (np.arange(4) > np.arange(4)[:, None] - 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +16,7 @@ from plainformer.check.catalogue import CATALOGUE, Entry, both
 from plainformer.check.steps import Array, Doing
 from plainformer.check.topic import Inputs
 
+EXTREME = 2e5  # roundings that an answer to extreme inputs may be off: a hundredth of its row in float32
 PAIRS_FOR = 8.0  # seconds that two mistakes at once are looked for
 DTYPES = {"float64": np.float64, "float32": np.float32}
 
@@ -31,6 +32,7 @@ class Found:
     gap: float = 0.0  # the largest difference from the formula
     at: str = ""  # where
     nearest: Entry | None = None
+    to_digits: int = 15  # right to so many digits
     on_plain_alone: bool = False  # extreme inputs show something more
 
 
@@ -73,6 +75,8 @@ class Search:
             inputs = self.inputs(number, reading)
             self.cache[key] = comparing.bound(lambda i: self.case.ours(Doing(), i), inputs, self.truth(number, reading))
         most = self.cache[key]
+        if number >= self.case.topic.n_plain:  # extreme inputs ask whether numbers survive, not how many digits do
+            most = np.maximum(most, EXTREME * comparing.by_row(np.abs(np.where(np.isfinite(ours), ours, 0))))
         if doing is not None:
             own = comparing.bound(lambda i: self.case.ours(doing(), i), self.inputs(number, reading), ours)
             most = np.maximum(np.where(np.isfinite(most), most, 0), own) if np.shape(most) == np.shape(own) else own
@@ -160,6 +164,9 @@ def look(search: Search, readings: Sequence[Inputs], until: float | None = None)
     for reading in readings:
         if search.is_right(reading):
             return Found("right", reading)
+    for reading in readings if search.precision == "float64" else ():
+        if replace(search, precision="float32").is_right(reading):
+            return Found("right", reading, to_digits=7)
     plain = [n for n in search.numbers if n < search.case.topic.n_plain]
     for numbers in (list(search.numbers), plain):
         for reading in readings:

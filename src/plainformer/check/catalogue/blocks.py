@@ -77,6 +77,11 @@ KINDS: tuple[tuple[str, Step, str, str], ...] = (
     ("twice", lambda x, n, p: 2 * x + p(n(x)), "x is added twice around {part}",
      "once: does the part add its input too?"),
     ("minus", lambda x, n, p: x - p(n(x)), "what {part} says is taken away, not added", "x + part(norm(x))"),
+    ("normed-alone", lambda x, n, p: n(x) + p(x),
+     "{part} reads x, and the normalised x is added back: they changed places",
+     "x + part(norm(x))"),
+    ("product", lambda x, n, p: x * p(n(x)), "x is multiplied by what {part} says", "x + part(norm(x))"),
+    ("halved", lambda x, n, p: (x + p(n(x))) / 2, "the sum around {part} is halved", "x + part(norm(x)), not a mean"),
     ("sandwich", lambda x, n, p: n(x + p(n(x))), "there is a second norm on the sum around {part}",
      "x + part(norm(x))"),
 )  # fmt: skip

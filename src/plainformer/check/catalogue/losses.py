@@ -52,6 +52,10 @@ def each(how: Step) -> dict[str, Step]:
     }
 
 
+def added(small: float) -> Step:
+    return lambda log_p: -np.log(np.exp(log_p) + small)
+
+
 LOSSES = (
     Entry(key="loss-sum", changes=mean(lambda total, real: total.sum()),
           said="the losses are summed, not averaged: longer texts cost more", change="the mean over targets"),
@@ -103,14 +107,10 @@ LOSSES = (
           example={"logits": np.array([[1000.0, 0.0, 0.0]]), "targets": np.array([1])},
           said="the logarithm is taken of a softmax: a small chance is 0, and its loss infinite",
           change="log_softmax in one: x - max - ln sum exp(x - max)"),
-    Entry(key="loss-small-added", changes=each(lambda x: -np.log(np.exp(x) + 1e-9)),
-          example={"logits": np.array([[1000.0, 0.0, 0.0]]), "targets": np.array([1])},
-          said="1e-9 is added to the chance before the logarithm: no loss exceeds 20.7",
-          change="log_softmax in one, nothing added"),
-    Entry(key="loss-smaller-added", changes=each(lambda x: -np.log(np.exp(x) + 1e-12)),
-          example={"logits": np.array([[1000.0, 0.0, 0.0]]), "targets": np.array([1])},
-          said="1e-12 is added to the chance before the logarithm: no loss exceeds 27.6",
-          change="log_softmax in one, nothing added"),
+    *(Entry(key=f"loss-small-added-{small:.0e}".replace("-0", "-"), changes=each(added(small)),
+            example={"logits": np.array([[1000.0, 0.0, 0.0]]), "targets": np.array([1])},
+            said=f"{small:.0e} is added to the chance before the logarithm: no loss exceeds {-np.log(small):.1f}",
+            change="log_softmax in one, nothing added") for small in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)),
     Entry(key="loss-overflows", changes={"loss": lambda do, logits, targets, ignored: do("loss.mean", do("loss.each",
               overflowing(do, logits.astype(do.dtype)), targets, logits), do("loss.real", targets, ignored))},
           example={"logits": np.array([[1000.0, 0.0, 0.0]]), "targets": np.array([1])},
@@ -144,6 +144,10 @@ LOSSES = (
 )  # fmt: skip
 
 
+def kept_rows(scores: Array, chosen: Array) -> Array:
+    return scores * chosen / last(scores * chosen, "sum")
+
+
 def without(scores: Array, chosen: Array) -> Array:
     return f.softmax(scores) * chosen
 
@@ -174,6 +178,11 @@ GATES = (
           example={"scores": np.array([[1.0, 1.0, 1.0]]), "k": 2}, slight=True),
     Entry(key="gates-sigmoid", changes={"gates.share": lambda do, s, chosen: f.sigmoid(s) * chosen},
           said="gates are sigmoids of the chosen scores: they do not sum to 1", change="softmax over the chosen"),
+    Entry(key="gates-sigmoid-shared", changes={"gates.share": lambda do, s, chosen: kept_rows(f.sigmoid(s), chosen)},
+          said="gates are sigmoids of the chosen scores, divided by their sum (DeepSeek-V3's)",
+          change="softmax over the chosen; if sigmoid gates were asked, this is right"),
+    Entry(key="gates-scores-shared", changes={"gates.share": lambda do, s, chosen: kept_rows(s, chosen)},
+          said="gates are the chosen scores divided by their sum, without exp", change="softmax over the chosen"),
     Entry(key="gates-scores", changes={"gates.share": lambda do, s, chosen: s * chosen},
           said="gates are the chosen scores themselves", change="softmax over the chosen"),
     Entry(key="gates-equal", changes={"gates.share": lambda do, s, chosen: chosen / last(chosen, "sum")},
@@ -229,6 +238,12 @@ def first(p: Array) -> Array:
     return np.arange(len(p)) == 0
 
 
+def in_order_of_numbers(do: Doing, logits: Array, temperature: float, top_k: Any, top_p: float) -> Array:
+    """top_p over the vocabulary as it stands."""
+    p = do.right("sample.row", logits, temperature, top_k, 1.0)
+    return kept(p, p.cumsum() - p < top_p)
+
+
 WARM = {"temperature": 0.5}
 SAMPLING = (
     Entry(key="sample-temperature-multiplied", changes={"sample.temperature": lambda do, x, t: x * t}, example=WARM,
@@ -270,6 +285,10 @@ SAMPLING = (
     Entry(key="sample-top-p-one-more",
           changes={"sample.top_p": lambda do, p, top_p: kept(p, np.append([0, 0], p.cumsum())[: len(p)] < top_p)},
           example={"top_p": 0.6}, said="one token more than needed is kept", change="cumsum - p < top_p"),
+    Entry(key="sample-top-p-unsorted", changes={"sample.row": in_order_of_numbers},
+          example={"logits": np.log([[2.0, 2, 8, 4]]), "top_p": 0.6},
+          said="chances are added up in the order of the vocabulary, not from the likeliest on",
+          change="sort in descending order first, and go back after"),
     Entry(key="sample-top-p-ignored", changes={"sample.top_p": lambda do, p, top_p: p}, example={"top_p": 0.6},
           said="top_p does nothing", change="keep the smallest set of likeliest tokens that holds top_p"),
     Entry(key="sample-top-p-floor",
@@ -307,6 +326,8 @@ AROUND = (
     Entry(key="dropout-not-scaled", changes=dropping(lambda p: [p, 1.0]), said="what is kept is not divided by 1 - p",
           change="x * kept / (1 - p)"),
     Entry(key="dropout-scaled-down", changes=dropping(lambda p: [p, 1 - p]), said="what is kept is multiplied by 1 - p",
+          change="x * kept / (1 - p)"),
+    Entry(key="dropout-divided-by-p", changes=dropping(lambda p: [p, 1 / p]), said="what is kept is divided by p",
           change="x * kept / (1 - p)"),
     Entry(key="dropout-keeps-p", changes=dropping(lambda p: [1 - p, 1 / p]),
           said="p is taken for the chance to be kept",
@@ -346,6 +367,8 @@ AROUND = (
           said="each row is clipped by its own norm", change="one norm over all gradients together"),
     Entry(key="clip-always", changes={"clip": lambda do, g, m: g * m / np.sqrt((g**2).sum())},
           example={"max_norm": 10.0}, said="short gradients are made longer", change="min(1, max_norm / norm)"),
+    Entry(key="clip-largest", changes={"clip": lambda do, g, m: g * min(1.0, m / np.abs(g).max())},
+          said="the largest value is taken for the norm", change="norm = sqrt(sum of squares)"),
     Entry(key="clip-no-root", changes={"clip": lambda do, g, m: g * min(1.0, m / (g**2).sum())},
           said="the norm lacks its root", change="norm = sqrt(sum of squares)"),
     Entry(key="clip-to-one", changes={"clip": lambda do, g, m: g / np.sqrt((g**2).sum()) if (g**2).sum() > m**2 else g},
