@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from kills import hurting, killed
 from plainformer.checkpoint import load, newest, runs
 from plainformer.checkpoint.atomic import held
 from plainformer.cli import main
-from plainformer.faults import PlainformerError
+from plainformer.faults import Fault, PlainformerError
 from plainformer.text import split
-from plainformer.training import board, carry_on, check_resume, forecast, loop, start, starting
+from plainformer.training import board, carry_on, check_resume, forecast, loop, saving, start, starting
 from plainformer.training.journal import Journal
+from plainformer.training.processes import Processes
 from plainformer.training.recipe import Settings
 from plainformer.training.spikes import Spikes
 from runs import SHORT, SMALL, metrics, some_text, tiny_run, write_text
@@ -488,6 +490,33 @@ def test_a_full_disk_while_an_old_step_is_removed_is_told(
     with pytest.raises(PlainformerError, match="the disk is full"):
         runs.save_step(tmp_path / "run", 13, load(run), {}, {"step": 13, "seconds": 0.0})
     assert newest(tmp_path / "run").name == "step-13"  # what was asked for is there
+
+
+def test_a_step_is_written_as_it_was_when_it_was_asked_for_while_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, written = threading.Event(), list[tuple[int, float]]()
+
+    def slowly(run: Path, step: int, weights: dict[str, torch.Tensor], *_: object) -> Path:
+        assert go.wait(30)
+        written.append((step, float(weights["w"])))
+        if step == 2:
+            raise PlainformerError(Fault("disk", step, "is full"))
+        return run
+
+    monkeypatch.setattr(saving, "save_step", slowly)
+    weight = torch.ones(())
+    with saving.Saving(tmp_path, Processes()) as one:
+        one.save(1, {"w": weight}, {}, {})
+        weight.add_(1)
+        assert written == []  # training went on meanwhile
+        one.look()
+        go.set()
+        one.save(2, {"w": weight}, {}, {})  # waits for the first
+        assert written[0] == (1, 1.0)
+        with pytest.raises(PlainformerError, match="is full"):
+            one.wait()
+    assert written == [(1, 1.0), (2, 2.0)]
 
 
 def filled(run: str, at: int, said: str) -> None:
