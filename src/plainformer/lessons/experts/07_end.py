@@ -61,8 +61,8 @@ cost = Cost.of(pf.presets["mixtral-8x7b"])
 # - A router scores all experts, the best few run, and what they say is added in the shares of softmax. [definition]
 # - Memory by what is held, time by what is met: {{mixtral.total / 1e9:.1f}} and {{mixtral.active / 1e9:.1f}} billion
 #   for Mixtral. [computed]
-# - Untrained routers are uneven by chance, and training makes it worse unless a loss or a correction holds against
-#   it. [paper: Shazeer et al. 2017, section 4]
+# - Untrained routers are uneven by chance; training makes it far worse, within a hundred steps, unless a loss or a
+#   correction holds against it. [measured: balances]
 # - The balance loss is one when even, at most experts by chosen, and can be below one. [inference]
 # - Order of softmax and choice, sigmoid, shared experts: three routers, not to be exchanged. [inference]
 #
