@@ -223,7 +223,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a bare pickle": (plain_pickle, BIN),
     "a pickle of no tensors": (pickles([1, 2]), BIN),
     "a pickle of few numbers as many": (pickles(expanded), BIN),
-    "a zip bomb": (zip_bomb, BIN),
+    "a zip bomb": (zip_bomb, "is packed"),
     "a torch file cut": (many(pickles(lambda held: held), lambda f: os.truncate(f / BIN, 9000)), BIN),
     "a torch file of junk": (many(replaced(WEIGHTS, lambda _: None), raw(BIN, b"PK\x03\x04" + bytes(500))), BIN),
     "junk": (many(replaced(WEIGHTS, lambda _: None), raw(BIN, bytes(range(256)) * 40)), BIN),

@@ -56,7 +56,8 @@ def model_file(kind: int, by_bytes: bool, prefix: bool, extra: bool) -> bytes:
     """A SentencePiece model: its pieces, then how it was trained, then how it makes text ready."""
     pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<turn>", 0.0, 4)]
     pieces += [(f"<0x{i:02X}>", 0.0, 6) for i in range(256)] if by_bytes else []
-    pieces += [(text, -float(i) - 1, 1) for i, text in enumerate((*WORDS, *LETTERS))]
+    named = (*WORDS, *LETTERS)
+    pieces += [(text, -float(5 * i % len(named)) - 1, 1) for i, text in enumerate(named)]  # not listed by their worth
     data = b"".join(part(1, part(1, t.encode()) + part(2, score) + part(3, sort)) for t, score, sort in pieces)
     data += part(2, part(3, kind) + part(35, int(by_bytes)))
     return data + part(3, part(1, b"identity") + part(3, int(prefix)) + part(4, int(extra)) + part(5, 1))
@@ -73,26 +74,26 @@ SAID: dict[str, dict[str, list[int]]] = {
     "unigram": {
         "": [],
         " ": [],
-        "the cat sat": [5, 8, 11],
-        " the  cat ": [5, 8],
-        "it's a cat": [4, 25, 28, 29, 27, 15, 8],
+        "the cat sat": [5, 4, 21, 7, 4, 10],
+        " the  cat ": [5, 4, 21, 7],
+        "it's a cat": [4, 25, 28, 29, 27, 4, 19, 4, 21, 7],
         "theatcat": [5, 7, 21, 7],
         "café": [4, 18, 0, 31],
         "🐕a": [4, 0, 19],
-        "a\nb": [15, 0, 20],
-        "</s> a": [4, 0, 27, 0, 15],
+        "a\nb": [4, 19, 0, 20],
+        "</s> a": [4, 0, 27, 0, 4, 19],
     },
     "unigram by bytes": {
         "": [],
         " ": [],
-        "the cat sat": [261, 264, 267],
-        " the  cat ": [261, 264],
-        "it's a cat": [260, 281, 284, 285, 283, 271, 264],
+        "the cat sat": [261, 260, 277, 263, 260, 266],
+        " the  cat ": [261, 260, 277, 263],
+        "it's a cat": [260, 281, 284, 285, 283, 260, 275, 260, 277, 263],
         "theatcat": [261, 263, 277, 263],
         "café": [260, 274, 106, 287],
         "🐕a": [260, 244, 163, 148, 153, 275],
-        "a\nb": [271, 14, 276],
-        "</s> a": [260, 64, 51, 283, 66, 271],
+        "a\nb": [260, 275, 14, 276],
+        "</s> a": [260, 64, 51, 283, 66, 260, 275],
     },
     "bpe": {
         "": [],
@@ -100,7 +101,7 @@ SAID: dict[str, dict[str, list[int]]] = {
         "the cat sat": [5, 8, 11],
         " the  cat ": [5, 8],
         "it's a cat": [4, 25, 28, 29, 27, 15, 8],
-        "theatcat": [5, 7, 21, 7],
+        "theatcat": [5, 7, 18, 28],
         "café": [6, 19, 0, 31],
         "🐕a": [4, 0, 19],
         "a\nb": [15, 0, 20],
@@ -112,7 +113,7 @@ SAID: dict[str, dict[str, list[int]]] = {
         "the cat sat": [261, 264, 267],
         " the  cat ": [260, 261, 260, 264, 260],
         "it's a cat": [260, 281, 284, 285, 283, 271, 264],
-        "theatcat": [261, 263, 277, 263],
+        "theatcat": [261, 263, 274, 284],
         "café": [262, 275, 106, 287],
         "🐕a": [260, 244, 163, 148, 153, 275],
         "a\nb": [271, 14, 276],
@@ -124,7 +125,7 @@ SAID: dict[str, dict[str, list[int]]] = {
         "the cat sat": [268, 279, 264, 267],
         " the  cat ": [261, 260, 264, 260],
         "it's a cat": [281, 284, 285, 283, 271, 264],
-        "theatcat": [268, 279, 263, 277, 263],
+        "theatcat": [268, 279, 263, 274, 284],
         "café": [274, 106, 287],
         "🐕a": [244, 163, 148, 153, 275],
         "a\nb": [275, 14, 276],
