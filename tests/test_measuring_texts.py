@@ -15,6 +15,7 @@ import torch
 
 from plainformer.faults import PlainformerError
 from plainformer.lessons.ngrams import surprisal_by_counts, windows
+from plainformer.lessons.telling import measured
 from plainformer.measuring import (
     MEASUREMENTS,
     OF_TEXT,
@@ -162,3 +163,29 @@ def test_each_measurement_is_tried_here_or_beside() -> None:
 def test_a_text_that_is_not_there_is_refused() -> None:
     with pytest.raises(PlainformerError, match="no such file"):
         measure("tying", Path("no such file"))
+
+
+def test_what_is_stored_of_counting_comes_out_again(cases: Path) -> None:
+    """Of the same text, to the last digit that the lesson shows; the text is named there by its hash."""
+    path = cases / "data" / "tinyshakespeare.txt"
+    if not path.is_file():
+        pytest.skip(f"shared cases absent: {path} is no file")
+    text = texts.text_of(path)
+    stored = [row["nats a character"] for row in measured("ngrams")["rows"] if row["what"] == "counts"]
+    assert text.name in measured("ngrams")["note"]
+    found = surprisal_by_counts(text.train_N, text.valid_N, len(text.letters), len(stored) - 1)
+    assert [f"{nats_N.mean():.3f}" for nats_N in found] == stored
+
+
+@pytest.mark.proof
+def test_what_is_exact_of_the_stored_comes_out_again() -> None:
+    """Positions, bytes and weights are the same on every machine; times and losses are not."""
+    for name, columns in {
+        "caches": ("positions read, no cache", "with one", "work", "same tokens"),
+        "checkpoints": ("bytes kept", "layers made again", "saved", "largest change of a slope"),
+    }.items():
+        for stored, found in zip(measured(name)["rows"], measure(name)["rows"], strict=True):
+            assert {column: found[column] for column in columns} == {column: stored[column] for column in columns}
+    again = {(row["layers"], row["rate"]): row for row in depths.measure().rows}
+    assert float(again["24", "0.01"]["norm after"].split()[0]) > 4.1, "it learns nothing"
+    assert float(again["6", "0.01"]["norm after"].split()[0]) < 4.1, "it learns"
