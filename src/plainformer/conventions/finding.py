@@ -12,7 +12,8 @@ from plainformer.presets import PUBLISHED
 from plainformer.records import dataclass
 from plainformer.spec import Spec
 
-# Labels of the first release of GPT-2's code that no count gives: OpenAI later put right what it had counted wrong.
+# Labels of GPT-2's first release, which no count gives: OpenAI later put right what it had counted wrong. They are what
+# the shapes count with the first GPT's table of 40,478 rows (the lesson on counting).
 MISLABELS = {
     "117M": ("gpt2", "OpenAI's first label of GPT-2 small, 124M by count"),
     "345M": ("gpt2-medium", "OpenAI's first label of GPT-2 medium, 355M by count"),

@@ -50,8 +50,14 @@ def first(text):
 
 
 deep = of_stack(12, "replaced, norm before")
+wide_drawn = of_stack(12, "replaced, norm before, drawn wide")
 bare = of_stack(12, "replaced, no norm")
 after, before = (of_stack(12, f"added, norm {where}") for where in ("after", "before"))
+
+cached = {row["prompt"]: row for row in measured("caches")["rows"]}
+again = measured("checkpoints")["rows"][-1]  # twelve layers
+half = measured("precisions")["rows"][-1]  # bfloat16
+deeper = measured("depths")["rows"][-1]  # the deepest, at the larger rate
 
 x_D = np.array([1.0, 2.0, 3.0, 4.0])
 norm_gap = abs(formulas.layer_norm(100 * x_D) - formulas.layer_norm(x_D)).max()
@@ -163,8 +169,8 @@ for name, (said, right) in ratios.items():
 #   | {{lesson("generation")}} [computed] |
 # | Without a cache writing a hundred tokens takes ten times as long. | In work
 #   {{one_prompt[0] / one_prompt[1]:.1f}} times for a prompt of one token, {{thousand[0] / thousand[1]:.1f}} for one of
-#   a thousand; in time less, for a small model is not bound by work. | {{lesson("generation")}} [inference]
-#   [computed] |
+#   a thousand. [computed] In time less, for a small model is not bound by work: {{cached[1]["time"]}} and
+#   {{cached[50]["time"]}} for prompts of one and of fifty tokens. | {{lesson("generation")}} [measured: caches] |
 # | At two thousand tokens GPT-3's attention is {{51}} billion operations, its feed-forward network {{309}}: a sixth. |
 #   A
 #   layer's scores and mix are {{mixed / 1e9:.1f}} billion, its projections {{projections / 1e9:,.1f}}, its feed-forward
@@ -177,11 +183,13 @@ for name, (said, right) in ratios.items():
 #   [computed] |
 # | Recomputing saves about half of the activations and costs a fifth of the time. | By the formula for GPT-3's shape
 #   {{100 * (1 - recomputed / kept):.1f}} % are saved; the price is one forward pass more, at most
-#   {{100 * extra_pass:.0f}} % of the work. | {{lesson("budget")}} [computed] |
-# | Mixed precision halves memory. | It halves most activations. Weights, gradients, a master copy and Adam's two
-#   moments are
-#   {{2 + 2 + 4 + 4 + 4}} bytes a parameter, as they are in float32: {{4 + 4 + 4 + 4}}. | {{lesson("training")}} [paper:
-#   Rajbhandari et al. 2020, section 3.1] [computed] |
+#   {{100 * extra_pass:.0f}} % of the work. [computed] Measured on twelve small layers: {{again["saved"]}} saved, a step
+#   takes {{again["time"]}} the time. | {{lesson("budget")}} [measured: checkpoints] |
+# | Mixed precision halves memory. | It halves what products keep for the way back; of all that is kept
+#   {{half["of float32's"]}} are left in a small model, whose norms and loss stay in float32. Weights, gradients and
+#   AdamW's means are the same {{half["weights, gradients, AdamW"]}} bytes. [measured: precisions] In a large one,
+#   sixteen bytes a parameter in both: two, two, four, four and four, or four times four. | {{lesson("budget")}} [paper:
+#   Rajbhandari et al. 2020, section 3.1] |
 # | Attention matrices of {{6.4}} GB, {{134}} MB, {{2.1}} GB. | Right as *one* copy in float32: {{one_copy[0] /
 #   2**30:.1f}}
 #   GiB, {{one_copy[1] / 2**20:.0f}} MiB, {{one_copy[2] / 2**30:.1f}} GiB. Autograd keeps more than one, a fused kernel
@@ -200,15 +208,17 @@ for name, (said, right) in ratios.items():
 #   It
 #   keeps a path, not a bound. | {{lesson("block")}} [computed: float(np.linalg.det(np.eye(2) - np.eye(2))) == 0] |
 # | Without residuals the gradient at the first of twelve layers is {{0.1**12:.0e}} of the last's. | That is one guess
-#   for
-#   bare parts, of which nothing arrives at all. With norms inside, {{deep["gradient, first layer / last"]}} of it
-#   arrives; and yet such a stack learns nothing, its loss stays at {{first(deep["loss in nats"]):.2f}}. |
-#   {{lesson("block")}} [computed: first(bare["gradient, first layer / last"]) == 0] [measured: residuals] |
+#   for bare parts, of which nothing arrives at all. With norms inside, {{deep["gradient, first layer / last"]}} of it
+#   arrives where weights are drawn narrow, {{wide_drawn["gradient, first layer / last"]}} times it where wide; and yet
+#   neither stack learns, their losses stay at {{first(deep["loss in nats"]):.2f}} and
+#   {{first(wide_drawn["loss in nats"]):.2f}}. | {{lesson("block")}}
+#   [computed: first(bare["gradient, first layer / last"]) == 0] [measured: residuals] |
 # | Post-norm fails beyond twelve layers. | At twelve it ended at {{first(after["loss in nats"]):.2f}}, pre-norm at
-#   {{first(before["loss in nats"]):.2f}}, less apart than their seeds. It fails at large rates without a warm-up:
-#   {{of_norms("0.03", "none")["norm after"].split()[0]}} there, with a warm-up
-#   {{of_norms("0.03", "100 steps")["norm after"].split()[0]}}. | {{lesson("block")}} [measured: residuals] [measured:
-#   norms] |
+#   {{first(before["loss in nats"]):.2f}}, less apart than their seeds. [measured: residuals] It fails at large rates
+#   without a warm-up: {{of_norms("0.03", "none")["norm after"].split()[0]}} there, with a warm-up
+#   {{of_norms("0.03", "100 steps")["norm after"].split()[0]}}; and at {{deeper["layers"]}} layers without one at a
+#   third of that rate: {{deeper["norm after"].split()[0]}}, pre-norm {{deeper["norm before"].split()[0]}}.
+#   | {{lesson("gradients")}} [measured: norms] [measured: depths] |
 # | Ten times the parameters perform about five times better. | Where data do not run out, the loss is multiplied by
 #   {{tenfold:.2f}}. | {{lesson("training")}} [paper: Kaplan et al. 2020, equation 1.1] [computed] |
 #
