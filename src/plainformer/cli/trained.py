@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from plainformer.model import Transformer
     from plainformer.text import Tokenizer
 
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "checkpoints")
+WEIGHTS: tuple[str, ...] = ("model.safetensors", "model.safetensors.index.json", "checkpoints")
 WEIGHTS += ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 FILES = (".gguf", ".bin", ".pt", ".pth", ".safetensors")
 
