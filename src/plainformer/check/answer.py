@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import IO, Any
 
 from plainformer.check import examples
@@ -107,7 +108,8 @@ class Answer:
         return self.verdict == "right"
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As plain data; a gap that is no number is None."""
+        return asdict(self) | {"gap": self.gap if isfinite(self.gap) else None}
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """(what it is, the words): what is told, a row each."""
@@ -135,23 +137,22 @@ class Answer:
             yield "held against", self.held
 
 
+NO_STEP = ("def ", "class ", '"""', "@", "import ", "from ", "self.", "super(", "if ", "assert ", "for ", "raise ")
+
+
 def line_of(entry: Entry, plan: Plan, file: str) -> str:
-    """Their line for the step, where just one looks like it; of several the first, as the place to begin."""
+    """Their line for the step, where just one looks like it; of several the likeliest, where to begin."""
     pattern = next((LIKELY[s] for s in prefixes(entry.step) if s in LIKELY), None)
     if pattern is None or not plan.source:
         return ""
     found = []
     for i, text in enumerate(plan.source.splitlines()):
         code = text.split("#")[0].strip()
-        if (
-            code
-            and not code.startswith(("def ", "class ", '"""', "@", "import ", "from "))
-            and re.search(pattern, code)
-        ):
+        if code and not code.startswith(NO_STEP) and re.search(pattern, code):
             found.append((plan.line + i, code))
     if not found:
         return ""
-    number, code = found[0]
+    number, code = max(found, key=lambda one: len(re.findall(pattern, one[1])))
     return f"{file}:{number}  {code}" + ("" if len(found) == 1 else "  (or a line like it)")
 
 

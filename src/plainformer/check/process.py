@@ -24,7 +24,7 @@ from plainformer.check.steps import Array
 
 MEMORY = 4 << 30  # bytes of data that their code may hold
 LOADING, CALLING = 60.0, 10.0  # seconds for importing their file, and for one call
-CPU_SECONDS = 300
+CPU_SECONDS, LARGEST = 300, 1 << 28
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,11 @@ class Theirs:
         line = self.line_within(wait)
         if not isinstance(line, bytes):
             return line
-        told = json.loads(line)
+        try:
+            told = json.loads(line)
+        except ValueError:
+            self.end()
+            return Trouble("error", "something of theirs wrote into the pipe of the answers")
         if "fault" in told:
             fault = told["fault"]
             says = f"{fault['error']}: {fault['says']}" if fault["says"] else fault["error"]
@@ -175,6 +179,9 @@ class Theirs:
                 if not part:
                     return self.ended()
                 self.held += part
+                if len(self.held) > LARGEST:
+                    self.end()
+                    return Trouble("error", "its answer is too large to be sent")
         line, _, self.held = self.held.partition(b"\n")
         return line
 
