@@ -158,6 +158,14 @@ def test_peft_itself_opens_ours_and_we_open_its(which: str, tmp_path: Path) -> N
     close(load_adapters(pf.load(tmp_path / "base"), tmp_path / "theirs", family(which)), fresh)
 
 
+def test_a_folder_of_adapters_loads_onto_the_base_that_it_names(tmp_path: Path) -> None:
+    theirs, _ = adapted("llama", tmp_path, base_model_name_or_path=str(tmp_path / "base"))
+    close(pf.load(tmp_path / "adapters"), theirs)
+    said = json.loads((tmp_path / "adapters" / CONFIG).read_text()) | {"base_model_name_or_path": "someone/somewhere"}
+    (tmp_path / "adapters" / CONFIG).write_text(json.dumps(said))
+    assert "someone/somewhere" in refusal(lambda: pf.load(tmp_path / "adapters"))
+
+
 def test_ranks_and_alphas_of_single_modules(tmp_path: Path) -> None:
     adapted("llama", tmp_path, alpha_pattern={"down_proj": 7}, rank_pattern={"down_proj": 3})
     mine = load_adapters(pf.load(tmp_path / "base"), tmp_path / "adapters", "llama")

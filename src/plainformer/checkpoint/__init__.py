@@ -19,7 +19,8 @@ __all__ = ["is_run", "is_step", "load", "newest", "save_step", "tokenizer_of"]
 
 def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
     """The model in a run folder (its newest whole step), in a step's folder, in a folder as published on the hub, or in
-    one file: GGUF, llama2.c's .bin, or a weights file beside its config.json.
+    one file: GGUF, llama2.c's .bin, or a weights file beside its config.json. A folder of peft's adapters is loaded
+    onto the folder that it names as its base.
 
     dtype: of the weights; None: as stored. Raises PlainformerError by file: absent, damaged, of other shapes.
     """
@@ -30,6 +31,10 @@ def load(path: str | Path, dtype: torch.dtype | None = None) -> Transformer:
         from plainformer.checkpoint.hub import load_hub
 
         return load_hub(path, dtype)
+    if os.path.isfile(path / "adapter_config.json"):
+        from plainformer.checkpoint.peft import load_adapted
+
+        return load_adapted(path, dtype)
     if os.path.isfile(path) and path.suffix in (".gguf", ".bin", ".pt", ".pth", ".safetensors"):
         from plainformer.checkpoint.hub import load_file
 

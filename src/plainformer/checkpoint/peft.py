@@ -22,8 +22,10 @@ from torch import Tensor
 
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.exporting import dump
+from plainformer.checkpoint.hub import load_hub
 from plainformer.checkpoint.runs import tensors_in
 from plainformer.faults import Fault, PlainformerError, refuse
+from plainformer.huggingface import read_file
 from plainformer.huggingface.names import one_in, one_out, placed, spellings, table_of
 from plainformer.huggingface.tables import Row
 from plainformer.ledger import Ledger
@@ -111,6 +113,16 @@ def load_adapters(model: Transformer, folder: str | Path, model_type: str) -> Tr
     mine = {name: tensor.to(dtype) for name, tensor in weights.items()}
     adapted.load_state_dict({**model.state_dict(), **mine}, assign=True)
     return adapted.eval()
+
+
+def load_adapted(folder: Path, dtype: torch.dtype | None = None) -> Transformer:
+    """The adapters of a folder on the model that it names, which must be a folder here."""
+    base = settings(folder).get("base_model_name_or_path")
+    where = next((one for one in (folder / str(base), Path(str(base))) if base and os.path.isdir(one)), None)
+    if where is None:
+        hint = "load it, then checkpoint.peft.load_adapters puts them on it"
+        raise refuse(f"{folder / CONFIG}: base_model_name_or_path", base, "is no folder here", hint)
+    return load_adapters(load_hub(where, dtype), folder, read_file(where).model_type)
 
 
 def settings(folder: Path) -> dict[str, Any]:
