@@ -45,9 +45,9 @@ llama = Ledger.of(pf.presets["llama-3-8b"])
 #   | [source: Sanaelotfi/sublora-bounds-for-llms@c606ea6, sublora/sublora_pipeline.py] [computed] |
 #
 # **How to choose.** To load a model, count tensors: that is what memory holds. To compare with somebody's table, count
-# as they do, and say so. [inference] To compare models of different vocabularies, give the tables apart from the rest:
-# a table is read by looking up one row, and its size says little about the work. [paper: Kaplan et al. 2020, section
-# 2.1]
+# as they do, and say so. [inference] To compare models of different vocabularies, leave the tables out, as is done for
+# laws of scaling. [paper: Kaplan et al. 2020, section 2.1] A table is read by looking up one row: its size says little
+# about the work. [inference]
 #
 # **What it costs.** Nothing: `plainformer size gpt2` answers before a download, and `plainformer size gpt2 --explain`
 # shows the sum line by line. [definition] What a wrong count costs: between the least and the most of the eight above

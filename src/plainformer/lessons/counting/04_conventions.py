@@ -87,10 +87,11 @@ for name, one in CONVENTIONS.items():
     print(f"{name:<17} {told.plain:>11,} {added:>+12,} {-dropped:>+10,} = {told.total:>11,}")
 
 # %% [markdown]
-# Each line: every tensor, what the change of the model adds or takes, what the rule leaves out, the count. [definition]
-# A rule of nobody's above is still somebody's: nanoGPT's own notebook on sizes counts without biases, *with* positions
-# and with the true vocabulary, {{bias_free:,}}. [source: karpathy/nanoGPT@3adf61e, transformer_sizing.ipynb]
-# [computed]
+# LoRA trains the two thin matrices alone and leaves the one that they correct as it is. [paper: Hu et al. 2021, section
+# 4.1] Each line above: every tensor, what the change of the model adds or takes, what the rule leaves out, the count.
+# [definition] A rule of nobody's above is still somebody's: nanoGPT's own notebook on sizes counts without biases,
+# *with* positions and with the true vocabulary, {{bias_free:,}}. [source: karpathy/nanoGPT@3adf61e,
+# transformer_sizing.ipynb] [computed]
 #
 # **In the library.** A convention is a name, a sentence, a change of the spec and a filter over its rows. [definition]
 
