@@ -26,11 +26,13 @@ from plainformer import spec as s
 from plainformer.checkpoint import load, newest
 from plainformer.checkpoint.runs import damage, is_sharded
 from plainformer.cli import main
+from plainformer.faults import PlainformerError
 from plainformer.model import Transformer
 from plainformer.text import Batches
 from plainformer.training import Optimizers, evaluate, gradients
 from plainformer.training.processes import Processes, joined, whole
 from plainformer.training.recipe import RECIPES
+from plainformer.training.saving import Saving
 from plainformer.training.step import check
 from runs import SHORT, metrics, write_text
 from specs import GPT2, LLAMA, MIXTRAL, TINY, change
@@ -252,6 +254,29 @@ def shares_cut_short_are_noticed(run: Path, copy: Path) -> None:
                 continue
             assert damage(copy) is not None, (file, how)
     assert damage(whole) is None
+
+
+def fill_the_disk(folder: str) -> None:
+    """A save in shares where no file may be large: what each process is told."""
+    import resource
+
+    with joined(True) as processes:
+        model = Transformer(GPT2, seed=1)
+        processes.wrapped(model)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+        told = ""
+        try:
+            Saving(Path(folder), processes).save(1, model.state_dict(), {}, {"step": 1})
+        except PlainformerError as refused:
+            told = str(refused)
+        (Path(folder) / f"told-{processes.rank}").write_text(told, encoding="utf-8")
+
+
+@linux
+def test_a_disk_that_fills_while_shares_are_written_leaves_nothing_half_written(tmp_path: Path) -> None:
+    together(2, fill_the_disk, str(tmp_path))
+    assert ["the disk is full" in (tmp_path / f"told-{rank}").read_text() for rank in (0, 1)] == [True, True]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["told-0", "told-1"]
 
 
 @pytest.mark.proof
