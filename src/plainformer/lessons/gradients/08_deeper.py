@@ -2,13 +2,17 @@
 import numpy as np
 
 from plainformer import formulas, reference
+from plainformer import spec as s
 from plainformer.cost import Cost
 from plainformer.families import decoders
-from plainformer.gradients import loss_and_gradients, nudged, two_tokens
+from plainformer.gradients import loss_and_gradients, nudged, rule, two_tokens
 from plainformer.gradients.formulas import SLOPES, layer_norm_back, softmax_back
 from plainformer.initial import initial
-from plainformer.lessons.words import small
+from plainformer.lessons.words import rows, small
 
+small_loss, walk = two_tokens.way_back()
+walked = [met for met in walk.met if met.x.ndim == 2 and not isinstance(met.part, s.Stack)]
+additions = [i for i, met in enumerate(walked) if isinstance(met.part, s.Residual)]
 small_spec, small_arrays = two_tokens.spec(), two_tokens.arrays()
 _, slopes = loss_and_gradients(small_spec, small_arrays, two_tokens.TOKENS, two_tokens.TARGETS)
 
@@ -42,6 +46,24 @@ z = np.linspace(-4, 4, 81)
 
 # %% [markdown]
 # ## Going deeper
+#
+# ### The whole way back, on paper
+#
+# *Claim.* With the rules above one can walk the small model from its loss to its table by hand: {{len(walked)}}
+# parts, two tokens, two numbers each. [computed] *Run:* what each part read, the slope along what it said, and the
+# slope along what it read, in the order of the way back. The loss is {{small_loss:.4f}}; the reading of its first
+# line is the stream after the last norm, and the last line is what the two rows of the table get. [computed]
+
+# %%
+for met in walked:
+    name = met.place.partition("layers.0")[2].strip(".") or met.place.removeprefix("decoder.layers.0") or "the addition"
+    print(f"{name:<18} read {rows(met.x)}")
+    print(f"{'':<18} {rows(met.d_y)}  ->  {rows(met.d_x)}")
+
+# %% [markdown]
+# Above each addition stands the norm of its part, with the slope that came through both; the addition's own is that
+# plus what arrived. [computed: all(np.allclose(walked[i].d_x - walked[i].d_y, walked[i - 1].d_x) for i in additions)]
+# A part stands after those that it is made of, with the slopes of the whole. [definition]
 #
 # ### Every slope, held against differences
 #
@@ -88,6 +110,11 @@ by = 1e-5
 found = (formulas.gelu(z + by) - formulas.gelu(z - by)) / (2 * by)
 print("largest difference:", small(abs(found - SLOPES["gelu"](z)).max(), 1e-8))
 print("at -2, -1, 0, 1, 2:", SLOPES["gelu"](np.array([-2.0, -1.0, 0.0, 1.0, 2.0])))
+
+# %% [markdown]
+# The feed-forward network around it is three rules in a row, the last matrix first: [definition]
+
+# %% [source: rule.dispatch(s.FeedForward)]
 
 # %% [markdown]
 # ### Softmax loses one direction
