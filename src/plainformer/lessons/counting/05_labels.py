@@ -3,7 +3,6 @@ import plainformer as pf
 from plainformer.conventions import count, finding, with_vocabulary
 from plainformer.report.drawings import lines
 
-gpt2_widths = finding.GPT2_WIDTHS
 behind = {text: finding.behind(finding.label(text), "nanogpt") for text in ("458M", "849M")}
 SIZES = {"small": (12, 768), "medium": (24, 1024), "large": (36, 1280), "XL": (48, 1600)}
 printed = {"small": 117, "medium": 345, "large": 762, "XL": 1542}  # millions; Radford et al. 2019, table 2

@@ -12,8 +12,8 @@ totals_of_heads = {
 }
 half_keys = Ledger.of(pf.presets["llama-3-8b"]).by_kind["attention"] // 32
 square = 4096**2
-rng = np.random.default_rng(0)
-overtake = 51281 / 8
+gpt2_rows = pf.presets["gpt2"].vocab_size
+overtake = (gpt2_rows + 1024) / 8
 
 # %% [markdown]
 # ## Going deeper
@@ -24,7 +24,8 @@ overtake = 51281 / 8
 #
 # *Proof.* Head $h$ of $H$ has a query matrix of $d / H$ rows and $d$ columns. There are $H$ of them: $H (d / H) = d$
 # rows of $d$ columns, whatever $H$ is. The same for keys and values, and for their biases. The output matrix takes the
-# heads' answers side by side, $d$ numbers, to $d$ numbers. $H$ has left the sum. [inference] So nobody can read heads
+# heads' answers side by side, $d$ numbers, to $d$ numbers. $H$ has left the sum. [inference]
+# [computed: len(set(totals_of_heads.values())) == 1] So nobody can read heads
 # off a size: they decide only how the rows are grouped when scores are taken. [inference]
 
 # %%

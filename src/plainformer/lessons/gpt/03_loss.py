@@ -71,12 +71,12 @@ flow(
 
 # %%
 scores_TV = reference.logits(tiny, arrays, tokens)
-print("one pass: ", formulas.cross_entropy(scores_TV[:-1], tokens[1:]).round(4))
+print("one pass:   ", vector(formulas.cross_entropy(scores_TV[:-1], tokens[1:])))
 each = [
     formulas.cross_entropy(reference.logits(tiny, arrays, tokens[: i + 1])[-1:], tokens[i + 1 : i + 2])[0]
     for i in range(4)
 ]
-print("four     :", np.round(each, 4))
+print("four passes:", vector(each))
 shifted = formulas.cross_entropy(scores_TV, tokens).mean()
 print(f"off by one, each place asked for what it reads: {shifted:.3f}")
 

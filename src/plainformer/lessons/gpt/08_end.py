@@ -5,7 +5,7 @@ import numpy as np
 
 import plainformer as pf
 from plainformer import reference, spec
-from plainformer.conventions import count, untie
+from plainformer.conventions import untie
 from plainformer.families import decoders
 from plainformer.initial import initial
 from plainformer.ledger import Ledger
@@ -37,8 +37,6 @@ head = spec.Head(linear=spec.Linear(n_in=2, n_out=3), tied=True)
 held = reference.Weights({"embedding.weight": np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])}, "head")
 by_hand = reference.run(head, held, np.array([[1.0, -1.0]]), reference.Where(np.arange(1)))[0]
 
-of_figure = pf.presets["fig3-4x32"]
-padded = count(of_figure, "nanogpt").spec
 twelve = np.arange(12)
 narrow = decoders.gpt2(vocab_size=50304, max_seq_len=12, d_model=32, n_layers=4, n_heads=4)
 seen = {}
