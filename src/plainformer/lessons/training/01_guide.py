@@ -88,5 +88,6 @@ def middle(text):
 #
 # Before this: {{lesson("gradients")}}, which finds the slopes, and {{lesson("gpt")}}, which is what is trained.
 # [definition] After it: {{lesson("generation")}} for what the trained model writes, {{lesson("budget")}} for what a
-# large run costs. [definition] Tables that are called measured are of `--text` tinyshakespeare; the same is measured
-# again on any text by `plainformer learn 9 --measure`. [definition]
+# large run costs. [definition] The measured tables are of one text, a small Shakespeare;
+# `plainformer learn 9 --measure --text FILE` measures them again on another, and without a file on Python's own
+# documentation. [definition]
