@@ -21,6 +21,8 @@ NORMS = {
         ("torch", "layer_norm", "normed"): "y = (x - mean) / var.sqrt()",
         ("nano", "LayerNorm", "normed"): "x = (x - u) / s.sqrt()",
     },
+    "norm-bias-taken-away": {("nano", "LayerNorm", "affine"): "return self.weight * x - self.bias"},
+    "norm-one-variance": {("np", "layer_norm", "variance"): "variance = (centred**2).mean()"},
     "norm-eps-fixed": {
         ("np", "layer_norm", "normed"): "normed = centred / np.sqrt(variance + 1e-5)",
         ("torch", "layer_norm", "normed"): "y = (x - mean) / torch.sqrt(var + 1e-5)",
@@ -385,6 +387,7 @@ ATTENTION = {
         ("np", "multi_head_attention", "mix"): "return weights.swapaxes(-1, -2) @ v",
         ("nano", "CausalSelfAttention", "mix"): "y = att.transpose(-2, -1) @ v",
     },
+    "attn-divided": {("nano", "CausalSelfAttention", "mix"): "y = att @ v / T"},
     "attn-hardest": {("np", "attention", "weights"): "weights = 1.0 * (scores == scores.max(-1, keepdims=True))"},
     "attn-added-back": {
         ("np", "attention", "mix"): "return weights @ v + v",
@@ -530,6 +533,7 @@ POSITIONS = {
         ("torch", "rotary", "positions"): "positions = 1 + torch.arange(start, start + t, dtype=torch.float64)",
     },
     "rotary-start-less-one": {("np", "rotary", "positions"): "positions = max(start - 1, 0) + np.arange(n_tokens)"},
+    "rotary-last-first": {("np", "rotary", "positions"): "positions = start + np.arange(n_tokens)[::-1]"},
     "rotary-backwards": {
         ("np", "rotary", "wave"): "cos, sin = np.cos(-angle), np.sin(-angle)",
         (

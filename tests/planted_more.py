@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import planted_study
 from planted_mistakes import plant_all
+
+assert planted_study  # planting is done as it is imported
 
 FED = {
     "ff-no-activation": {
@@ -132,6 +135,10 @@ RESIDUALS = {
     "block-norms-changed-places": {
         ("nano", "Block", "pair"): "x = x + self.attn(self.ln_2(x))\n        x = x + self.mlp(self.ln_1(x))"
     },
+    "block-attention-twice": {("nano", "Block", "second"): "x = x + self.attn(self.ln_2(x))"},
+    "block-feed-forward-twice": {
+        ("torch", "TransformerBlock", "second"): "x = x + self.mlp(self.ln2(x))\n        x = x + self.mlp(self.ln2(x))"
+    },
     "block-parallel": {
         ("nano", "Block", "pair"): "x = x + self.attn(self.ln_1(x)) + self.mlp(self.ln_2(x))",
         ("torch", "TransformerBlock", "pair"): "x = x + self.attention(self.ln1(x), mask) + self.mlp(self.ln2(x))",
@@ -175,6 +182,8 @@ DECODERS = {
     "gpt-first-block-lost": {
         ("nano", "GPT", "blocks"): "for block in self.transformer.h[1:]:\n            x = block(x)"
     },
+    "gpt-blocks-twice": {("torch", "GPT", "blocks"): "for block in self.blocks:\n            x = block(block(x))"},
+    "gpt-last-norm-added": {("nano", "GPT", "last"): "x = self.transformer.ln_f(x) + x"},
     "gpt-blocks-reversed": {
         ("torch", "GPT", "blocks"): "for block in reversed(self.blocks):\n            x = block(x)"
     },
@@ -333,6 +342,7 @@ EXPERTS = {
     },
     "gates-scores": {("torch", "top_k_gates", "gates"): "return gates.scatter(-1, where, best)"},
     "gates-equal": {("np", "top_k_gates", "gates"): "return mask / mask.sum(-1, keepdims=True)"},
+    "gates-divided-by-k": {("np", "top_k_gates", "gates"): "return softmax(np.where(mask, scores, -np.inf)) / k"},
     "gates-ones": {("np", "top_k_gates", "gates"): "return 1.0 * mask"},
     "gates-by-expert": {
         (
@@ -348,6 +358,7 @@ EXPERTS = {
         ("np", "balance_loss", "balance"): "return (share * given).sum()",
         ("torch", "balance_loss", "balance"): "return (share * given).sum()",
     },
+    "balance-mean": {("np", "balance_loss", "balance"): "return (share * given).mean()"},
     "balance-squared-experts": {
         ("torch", "balance_loss", "balance"): "return scores.size(-1) ** 2 * (share * given).sum()"
     },

@@ -17,7 +17,7 @@ from plainformer.check.steps import Array, Doing
 from plainformer.check.topic import Inputs
 
 EXTREME = 2e5  # roundings that an answer to extreme inputs may be off: a hundredth of its row in float32
-PAIRS_FOR = 8.0  # seconds that two mistakes at once are looked for
+PAIRS_FOR = 6.0  # seconds that two mistakes at once are looked for
 DTYPES = {"float64": np.float64, "float32": np.float32}
 
 

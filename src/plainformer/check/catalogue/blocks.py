@@ -126,6 +126,12 @@ BLOCKS = (
           change="x = x + attention(norm_1(x)), and go on with that x"),
     Entry(key="block-input-twice", changes=ordered(on_both), said="the block's input is added once more at the end",
           change="two sums a block, each of the stream before it"),
+    Entry(key="block-attention-twice", changes={"block.order": lambda do, x, n, p: do(
+              "residual", do("residual", x, n[0], p[0]), n[1], p[0])},
+          said="attention stands where the feed-forward belongs", change="x = x + feed_forward(norm_2(x))"),
+    Entry(key="block-feed-forward-twice", changes={"block.order": lambda do, x, n, p: do(
+              "residual", do.right("block.order", x, n, p), n[1], p[1])},
+          said="the feed-forward is taken twice", change="once a block"),
     Entry(key="block-no-feed-forward", changes=ordered(lambda x, n, p: x + p[0](n[0](x))),
           said="the feed-forward is never reached", change="x = x + feed_forward(norm_2(x))"),
     Entry(key="block-no-attention", changes=ordered(lambda x, n, p: x + p[1](n[1](x))),
@@ -151,6 +157,10 @@ DECODERS = (
           said="the last block is left out", change="every block: mind the range"),
     Entry(key="gpt-first-block-lost", changes={"gpt.blocks": lambda do, n: range(1, n)},
           said="the first block is left out", change="every block: mind the range"),
+    Entry(key="gpt-blocks-twice", changes={"gpt.blocks": lambda do, n: [i for i in range(n) for _ in (0, 1)]},
+          said="every block is run twice", change="x = block(x), once"),
+    Entry(key="gpt-last-norm-added", changes={"gpt.last": lambda do, x, *rest: x + do("norm", x, *rest)},
+          said="the last norm is added to the stream, not taken of it", change="x = norm_last(x)"),
     Entry(key="gpt-blocks-reversed", changes={"gpt.blocks": lambda do, n: range(n)[::-1]},
           said="the blocks run from last to first", change="in order"),
     Entry(key="gpt-blocks-unheard", changes={"gpt.blocks": lambda do, n: ()},

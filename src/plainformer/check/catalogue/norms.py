@@ -146,6 +146,19 @@ NORMS = (
         change="normed * gain + bias",
     ),
     Entry(
+        key="norm-bias-taken-away",
+        changes={"norm.affine": lambda do, normed, gain, bias: normed * gain - bias},
+        said="the bias is taken away, not added",
+        change="normed * gain + bias",
+    ),
+    Entry(
+        key="norm-one-variance",
+        changes={"norm.variance": lambda do, x: np.mean((x - last(x)) ** 2)},
+        said="one variance is taken over the whole array, though each row has its own mean",
+        change="the variance along the last axis too, kept as an axis of 1",
+        example=OTHER_AXIS,
+    ),
+    Entry(
         key="norm-gain-plus-one",
         changes={"norm.affine": lambda do, normed, gain, bias: normed * (1 + gain) + bias},
         said="1 is added to the gain, as in Gemma",

@@ -71,6 +71,8 @@ ROTARY = (
     Entry(key="rotary-start-less-one", changes=positions(lambda n, start: np.maximum(start - 1, 0) + np.arange(n)),
           said="after a start, positions are one too small", example={"start": 2},
           change="the first new token stands at position start: positions count from 0"),
+    Entry(key="rotary-last-first", changes=positions(lambda n, start: start + np.arange(n)[::-1]),
+          said="positions run from last to first", change="start + arange(T)"),
     Entry(key="rotary-backwards", changes=turned(lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin)),
           said="pairs turn the other way", change="(a cos - b sin, b cos + a sin)"),
     Entry(key="rotary-minus", changes=turned(lambda a, b, cos, sin: (a * cos + b * sin, b * cos + a * sin)),
