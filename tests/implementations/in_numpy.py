@@ -208,3 +208,26 @@ def layer_norm_grad(x, gain, bias, eps, upstream):
     dx = (g - g.mean(-1, keepdims=True) - normed * (g * normed).mean(-1, keepdims=True)) / spread
     dgain, dbias = (upstream * normed).sum(0), upstream.sum(0)
     return np.concatenate((dx.ravel(), dgain, dbias))
+
+
+def may_see(n_queries, n_keys):
+    return causal_mask(n_queries, n_keys)
+
+
+def count_gpt_parameters(vocab_size, max_seq_len, d_model, n_layers, d_ff):
+    tables = vocab_size * d_model + max_seq_len * d_model
+    attention_weights = 4 * d_model**2 + 4 * d_model
+    fed_weights = 2 * d_model * d_ff + d_ff + d_model
+    norm_weights = 2 * 2 * d_model
+    last_norm = 2 * d_model
+    return tables + n_layers * (attention_weights + fed_weights + norm_weights) + last_norm
+
+
+def adamw_step(w, grad, m, v, t, lr, beta1, beta2, eps, weight_decay):
+    m = beta1 * m + (1 - beta1) * grad
+    v = beta2 * v + (1 - beta2) * grad**2
+    m_hat = m / (1 - beta1**t)
+    v_hat = v / (1 - beta2**t)
+    step = m_hat / (np.sqrt(v_hat) + eps)
+    w = w * (1 - lr * weight_decay)
+    return w - lr * step, m, v

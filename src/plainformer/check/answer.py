@@ -85,7 +85,7 @@ class Mistake:
 @dataclass(frozen=True)
 class Answer:
     """About one thing of theirs. verdict: "right", "wrong" (their numbers differ), "broke" (no numbers came),
-    "unclear" (we do not know how to call it)."""
+    "unclear" (we do not know how to call it), "blank" (nobody has written it yet)."""
 
     topic: str
     thing: str
@@ -171,8 +171,8 @@ def broke(answer: Callable[..., Answer], trouble: Trouble, **more: Any) -> Answe
     return answer("broke", said.get(trouble.kind, f"it raises {trouble.says}"), trouble_line=line_said(trouble), **more)
 
 
-MARKS = {"right": "right", "wrong": "WRONG", "broke": "BROKE", "unclear": "unclear"}
-COLOURS = {"right": "green", "wrong": "bold red", "broke": "bold red", "unclear": "yellow"}
+MARKS = {"right": "right", "wrong": "WRONG", "broke": "BROKE", "unclear": "unclear", "blank": "blank"}
+COLOURS = {"right": "green", "wrong": "bold red", "broke": "bold red", "unclear": "yellow", "blank": "dim"}
 
 
 def write(file: IO[str], answers: Sequence[Answer], width: int = 100) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from plainformer.check import binding, comparing, judging
 from plainformer.check.answer import Answer, Mistake, broke, line_said
 from plainformer.check.binding import Plan, Thing
+from plainformer.check.blank import is_blank
 from plainformer.check.case import Case, Said
 from plainformer.check.catalogue import CATALOGUE
 from plainformer.check.catalogue.positions import bfloat16
@@ -22,6 +23,7 @@ from plainformer.check.process import MEMORY, Reply, Theirs, Trouble
 from plainformer.check.slopes import slopes_checked
 from plainformer.check.steps import Array, Doing
 from plainformer.check.topic import Inputs
+from plainformer.check.training_judged import judge_training
 from plainformer.faults import refuse
 
 
@@ -72,7 +74,7 @@ def check_within(
     answers: list[Answer] = []
     for plan in plans(described.facts["things"], path, only):
         start = time.monotonic()
-        answer = check_thing(theirs, plan, path, seed)
+        answer = check_thing(theirs, plan, path, seed) if not is_blank(plan.source) else not_begun(plan, path)
         answers.append(replace(answer, seconds=round(time.monotonic() - start, 3)))
         told(answers[-1])
     return Report(path.name, seed, tuple(answers))
@@ -106,6 +108,10 @@ def unloaded(path: Path, trouble: Trouble) -> Answer:
     return Answer("file", path.name, path.name, trouble.line or 1, "broke", words, trouble_line=line_said(trouble))
 
 
+def not_begun(plan: Plan, path: Path) -> Answer:
+    return Answer(plan.topic.name, plan.thing, path.name, plan.line, "blank", "not begun")
+
+
 # --- one thing -------------------------------------------------------------------------------------------------------
 
 
@@ -127,6 +133,8 @@ def check_thing(theirs: Theirs, plan: Plan, path: Path, seed: int) -> Answer:
         return answer("unclear", f"what these weights are for is not known: {lost}", notes=(note,))
     if trouble:
         return answer("broke", f"it cannot be made: {trouble.says}", trouble_line=line_said(trouble))
+    if topic.judged == "training":
+        return judge_training(case, answer)
     said = answer("unclear", "")
     for case.plan in variants(plan):
         said = judge(case, answer, file)

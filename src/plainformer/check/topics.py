@@ -12,6 +12,7 @@ from plainformer.check.steps import Array, Doing
 from plainformer.check.topic import REQUIRED, Argument, Inputs, Open, Topic
 from plainformer.check.topics_around import AROUND
 from plainformer.check.topics_ends import ENDS
+from plainformer.check.topics_study import STUDY
 
 
 def w_of(inputs: Inputs) -> dict[str, Array]:
@@ -229,6 +230,7 @@ PARTS: tuple[Topic, ...] = (
             "causalselfattention",
             "multiheadselfattention",
             "attentionlayer",
+            "groupedqueryattention",
         ),
         open=(CAUSAL, MASK_AS),
         ranks=(3, 2),
@@ -326,4 +328,4 @@ PARTS: tuple[Topic, ...] = (
     ),
 )
 
-TOPICS: dict[str, Topic] = {topic.name: topic for topic in (*PARTS, *ENDS, *AROUND)}
+TOPICS: dict[str, Topic] = {topic.name: topic for topic in (*PARTS, *ENDS, *AROUND, *STUDY)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plainformer.check.catalogue import attention, blocks, losses, norms, positions
+from plainformer.check.catalogue import attention, blocks, losses, norms, positions, study
 from plainformer.check.catalogue.entry import Entry as Entry
 from plainformer.check.catalogue.entry import both as both
 
@@ -24,5 +24,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     "experts": losses.GATES,
     "sampling": losses.SAMPLING,
     "around a pass": losses.AROUND,
+    "counts": study.COUNTS,
+    "updates": study.UPDATES,
 }
 CATALOGUE: dict[str, Entry] = {entry.key: entry for group in GROUPS.values() for entry in group}

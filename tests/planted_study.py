@@ -1,0 +1,49 @@
+"""Mistakes planted into what the exercises ask beside the parts: counting, AdamW."""
+
+from __future__ import annotations
+
+from planted import PLANTS, Plant
+
+TABLES = "tables = vocab_size * d_model + max_seq_len * d_model"
+ATTENTION = "attention_weights = 4 * d_model**2 + 4 * d_model"
+FED = "fed_weights = 2 * d_model * d_ff + d_ff + d_model"
+SECOND = "v = beta2 * v + (1 - beta2) * grad**2"
+COUNTS = {
+    "count-head-again": (TABLES, "tables = 2 * vocab_size * d_model + max_seq_len * d_model"),
+    "count-no-positions": (TABLES, "tables = vocab_size * d_model"),
+    "count-no-attention-bias": (ATTENTION, "attention_weights = 4 * d_model**2"),
+    "count-no-output-projection": (ATTENTION, "attention_weights = 3 * (d_model**2 + d_model)"),
+    "count-no-feed-forward-bias": (FED, "fed_weights = 2 * d_model * d_ff"),
+    "count-no-bias": (f"{ATTENTION}\n    {FED}", "attention_weights, fed_weights = 4 * d_model**2, 2 * d_model * d_ff"),
+    "count-gains-alone": (
+        "norm_weights = 2 * 2 * d_model\n    last_norm = 2 * d_model",
+        "norm_weights, last_norm = 2 * d_model, d_model",
+    ),
+    "count-no-norms": (
+        "norm_weights = 2 * 2 * d_model\n    last_norm = 2 * d_model",
+        "norm_weights, last_norm = 0, 0",
+    ),
+    "count-no-last-norm": ("last_norm = 2 * d_model", "last_norm = 0"),
+    "count-one-layer": ("return tables + n_layers * (", "return tables + ("),
+}
+UPDATES = {
+    "adamw-l2": (
+        f"m = beta1 * m + (1 - beta1) * grad\n    {SECOND}",
+        f"grad = grad + weight_decay * w\n    weight_decay = 0\n    m = beta1 * m + (1 - beta1) * grad\n    {SECOND}",
+    ),
+    "adamw-no-decay": ("w = w * (1 - lr * weight_decay)", "pass"),
+    "adamw-decay-without-lr": ("w = w * (1 - lr * weight_decay)", "w = w * (1 - weight_decay)"),
+    "adamw-no-correction": ("m_hat = m / (1 - beta1**t)\n    v_hat = v / (1 - beta2**t)", "m_hat, v_hat = m, v"),
+    "adamw-late": (
+        "m_hat = m / (1 - beta1**t)\n    v_hat = v / (1 - beta2**t)",
+        "t = t + 1\n    m_hat = m / (1 - beta1**t)\n    v_hat = v / (1 - beta2**t)",
+    ),
+    "adamw-eps-inside": ("step = m_hat / (np.sqrt(v_hat) + eps)", "step = m_hat / np.sqrt(v_hat + eps)"),
+    "adamw-no-root": ("step = m_hat / (np.sqrt(v_hat) + eps)", "step = m_hat / (v_hat + eps)"),
+    "adamw-not-squared": (SECOND, "v = beta2 * v + (1 - beta2) * abs(grad)"),
+    "adamw-betas-swapped": ("m = beta1 * m + (1", "beta1, beta2 = beta2, beta1\n    m = beta1 * m + (1"),
+    "adamw-ascent": ("return w - lr * step, m, v", "return w + lr * step, m, v"),
+    "adamw-sum": ("m = beta1 * m + (1 - beta1) * grad", "m = beta1 * m + grad"),
+}
+for thing, group in (("count_gpt_parameters", COUNTS), ("adamw_step", UPDATES)):
+    PLANTS += [Plant(key, thing, "np", old, new) for key, (old, new) in group.items()]
