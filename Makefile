@@ -12,7 +12,7 @@ help:
 	@echo "make demo    a sheet, a picture, then a GPT trained while you wait (TEXT=path for your own text)"
 	@echo "make test    the laws, in small forms"
 	@echo "make check   style, types, one-way imports"
-	@echo "make docs    the generated parts of the docs"
+	@echo "make docs    the generated parts of the docs, and of all pages the site: site/index.html"
 	@echo "make bench   list the measurements; BENCH=name runs one, with ARGS=..."
 	@echo "make proof   every law in its whole form"
 	@echo "make clean   forget $(VENV) and the caches"
@@ -33,6 +33,7 @@ check: $(VENV)/.dev
 
 docs: $(VENV)/.test
 	@$(BIN)/python docs/build.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/web/mkdocs.yml
 
 bench: $(VENV)/.test
 ifdef BENCH
