@@ -93,7 +93,7 @@ def measure(told: Told, text: str | None) -> None:
         data = again(name, Path(text) if text else None)
         for title, one in (("stored", measured(name)), ("here and now", data)):
             rows = [[row[column] for column in one["columns"]] for row in one["rows"]]
-            draw(sys.stdout, Markdown(f"**{name}, {title}**\n\n{table(one['columns'], rows)}"))
+            draw(sys.stdout, Markdown(f"**{name}, {title}**\n\n{table(one['columns'], rows)}\n\n{one['note']}"))
 
 
 # --- in the terminal --------------------------------------------------------------------------------------------------
