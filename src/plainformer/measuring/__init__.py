@@ -37,6 +37,7 @@ MEASUREMENTS: dict[str, str] = {
     "training": "plainformer.measuring.training",
     "curves": "plainformer.measuring.curves",
     "ngrams": "plainformer.measuring.ngrams",
+    "optimisers": "plainformer.measuring.optimisers",
     "shapes": "plainformer.measuring.shapes",
     "tying": "plainformer.measuring.tying",
     "precisions": "plainformer.measuring.precisions",
@@ -44,7 +45,9 @@ MEASUREMENTS: dict[str, str] = {
     "balances": "plainformer.measuring.balances",
 }
 # Whose `measure` takes a text.
-OF_TEXT = frozenset(("training", "curves", "ngrams", "shapes", "tying", "precisions", "temperatures", "balances"))
+OF_TEXT = frozenset(
+    ("training", "curves", "ngrams", "optimisers", "shapes", "tying", "precisions", "temperatures", "balances")
+)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 import numpy as np
 
 from plainformer.gradients.steps import QUINTIC, muon_step, orthogonal
-from plainformer.lessons.words import lesson, rows, vector
+from plainformer.lessons.words import lesson, measured, rows, vector
 from plainformer.report.drawings import lines
 
 G = np.array([[3.0, 0.0], [0.0, 0.1]])
@@ -23,6 +23,10 @@ wanders = {f"{s:g}": passes(s) for s in start}
 lowest, highest = min(each[-1] for each in wanders.values()), max(each[-1] for each in wanders.values())
 g = np.random.default_rng(0).normal(size=(6, 4)) @ np.diag([10.0, 1.0, 0.1, 0.01])
 step = -muon_step({"w": np.zeros((6, 4))}, {"w": g}, {}, lr=1.0, momentum=0.0)[0]["w"] / np.sqrt(6 / 4)
+by_optimiser = {}
+for row in measured("optimisers")["rows"]:
+    by_optimiser.setdefault(row["optimiser"], []).append(float(row["nats a character"].split()[0]))
+best, worst = ({name: pick(each) for name, each in by_optimiser.items()} for pick in (min, max))
 values_of_g, values_of_step = (np.linalg.svd(one, compute_uv=False) for one in (g, step))
 
 # %% [markdown]
@@ -92,6 +96,18 @@ print("the library:           ", np.linalg.svd(orthogonal(G), compute_uv=False))
 # "Definition"] Tables, heads, gains and biases are no maps between vectors of the stream; they stay with AdamW.
 # [paper: Jordan et al. 2024, section "Definition"]
 #
+# **Side by side.** The same model and text, as many steps, each optimiser at three rates: [definition]
+
+# %% [measured: optimisers]
+
+# %% [markdown]
+# The best of AdamW's three ends at {{best["AdamW"]:.3f}} nats, the best of Muon's at
+# {{best["Muon, AdamW for the rest"]:.3f}}; the worst of Muon's rates, {{worst["Muon, AdamW for the rest"]:.3f}}, is
+# ahead of the best of AdamW's. [measured: optimisers] [computed: worst["Muon, AdamW for the rest"] < best["AdamW"]]
+# And AdamW at its worst rate is {{worst["AdamW"] - best["AdamW"]:.3f}} nats behind itself at its best: a comparison
+# at one rate each could have shown anything. [measured: optimisers] It is one small model and few steps; of others it
+# says nothing. [inference]
+#
 # **In the library.** AdamW's step is shown in {{lesson("gradients")}}. Muon's: [definition]
 
 # %% [source: orthogonal]
@@ -99,6 +115,6 @@ print("the library:           ", np.linalg.svd(orthogonal(G), compute_uv=False))
 # %% [source: muon_step]
 
 # %% [markdown]
-# **Why it matters.** The optimiser decides how many steps a run needs, and nothing else that one can change in an
-# afternoon saves as many. [inference] It is also where a comparison goes wrong most easily: two optimisers at one
-# rate are no comparison, for the rates mean different things. [inference]
+# **Why it matters.** The optimiser decides how many steps a run needs, and few things that one can change in an
+# afternoon save as many. [inference] It is also where a comparison goes wrong most easily: rates of two optimisers
+# mean different things, and each must be given its own. [inference]

@@ -18,7 +18,7 @@ alpha_N = 0.076  # Kaplan et al. 2020, equation 1.1
 # **Misconception.** A larger batch is a better gradient and so always better.
 #
 # **Correction.** It is a less noisy one, for the same work as several steps. Up to some size that pays; beyond it,
-# steps are what is missing. [paper: McCandlish et al. 2018, section 2.2]
+# steps are what is missing. [paper: McCandlish et al. 2018, abstract]
 #
 # **Misconception.** Accumulating gradients over parts is an approximation of a large batch.
 #
