@@ -110,9 +110,10 @@
 
   const addBox = () => {
     const form = made("form", mark, { className: "box" });
+    made("p", form, { textContent: "Yours, here: Python runs in this page, and nothing of it is sent anywhere." });
     const config = made("textarea", made("label", form, { textContent: "A config.json" }), { value: example });
     Object.assign(config, { rows: 12, spellcheck: false });
-    const line = made("input", made("label", form, { textContent: "The command; any option of it" }), { value: command });
+    const line = made("input", made("label", form, { textContent: "The command, with any of its options" }), { value: command });
     Object.assign(line, { spellcheck: false, autocapitalize: "off", autocomplete: "off" });
     made("button", form, { textContent: "Run", className: "md-button md-button--primary" });
     const output = made("div", form, { className: "output", hidden: true });
