@@ -109,6 +109,8 @@ class Case:
             value = inputs[own]
             if own == "allowed":
                 value = MASKS[reading.get("mask_as", "true may be seen")](value)
+            if own == "n_kv_heads" and value is None and own not in self.plan.optional:
+                value = inputs["n_heads"]  # theirs wants a number: as many as heads
             if own == "rng":
                 value = {"rng": number}
             if own == "seed":

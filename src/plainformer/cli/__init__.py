@@ -24,6 +24,7 @@ COMMANDS = {
     "inspect": ("plainformer.cli.inspect", "what a model does with a prompt: surprisal, causality, attention maps"),
     "check": ("plainformer.cli.check", "your own code held against the formulas, and the name of its mistake"),
     "learn": ("plainformer.cli.learn", "lessons that run: how a transformer works, every number computed"),
+    "exercise": ("plainformer.cli.exercise", "blanks to fill, from a softmax to a GPT that trains; how far you are"),
     "export": ("plainformer.cli.export", "a folder that transformers loads, from a trained model"),
 }
 EXTRAS = {"torch": "torch", "tokenizers": "torch", "gguf": "gguf", "matplotlib": "plots", "huggingface_hub": "hub"}

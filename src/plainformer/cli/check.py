@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plainformer.faults import refuse
+
+if TYPE_CHECKING:
+    from plainformer.check import Answer
 
 DIFFERS = 4  # the exit status where something of theirs is not right
 
@@ -40,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise refuse("FILE.py", None, "is missing", "plainformer check my.py; --list names what is known")
     if not (0 < args.seconds <= 3600 and 0 < args.memory <= 1024):
         raise refuse("--seconds, --memory", (args.seconds, args.memory), "must be above 0, at most 3600 and 1024")
-    from plainformer.check import Answer, check_file
+    from plainformer.check import check_file
     from plainformer.check.answer import write
 
     path = Path(args.file)
@@ -56,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.flush()
 
     report = check_file(path, args.only, args.seed, args.seconds, int(args.memory * 2**30), told)
+    remember(path, report.answers)
     if args.json:
         facts = {"file": report.file, "seed": report.seed, "right": report.is_fine}
         print(json.dumps({**facts, "answers": [one.as_json() for one in report.answers]}))
@@ -63,6 +69,18 @@ def run(args: argparse.Namespace) -> int:
         n_right = sum(one.is_fine for one in report.answers)
         print(f"{n_right} of {len(report.answers)} right (seed {report.seed})", file=sys.stderr)
     return 0 if report.is_fine else DIFFERS
+
+
+def remember(path: Path, answers: Sequence[Answer]) -> None:
+    """Of exercises, the verdicts: in the file of progress beside them, if there is one."""
+    from plainformer.exercises.progress import NAME, Progress
+
+    if (path.parent / NAME).is_file():
+        progress = Progress.of(path.parent)
+        if path.name in progress.verdicts:
+            progress.judged(path.name, answers)
+            progress.keep()
+            print(f"remembered in {path.parent / NAME}; plainformer exercise shows what is next", file=sys.stderr)
 
 
 def behaving(path: Path, args: argparse.Namespace) -> int:
