@@ -6,7 +6,7 @@ from time import perf_counter, process_time
 
 from plainformer.ledger import Ledger
 from plainformer.measuring import Measured, jobs, spread
-from plainformer.measuring.texts import Text, nats, note, trained
+from plainformer.measuring.texts import Text, nats, note, steps_of
 from plainformer.presets import presets
 from plainformer.training.recipe import MUON
 
@@ -16,9 +16,12 @@ SEEDS = (0,)  # a minute or two each
 def measure(text: Text) -> Measured:
     spec = presets.trainable("small", vocab_size=len(text.letters))
     losses, walls, processors = [], [], []
-    for seed in jobs(SEEDS):
+    for seed in SEEDS:
         began, ran = perf_counter(), process_time()
-        losses.append(nats(trained(spec, text, seed, MUON.steps, dtype="bfloat16"), text, None))
+        run = steps_of(spec, text, seed, MUON.steps, dtype="bfloat16")
+        for tenth in jobs(range(1, 11)):
+            _, _, model = next(one for one in run if one[0] == MUON.steps * tenth // 10)
+        losses.append(nats(model, text, None))
         walls.append(perf_counter() - began)
         processors.append(process_time() - ran)
     row = {
