@@ -35,9 +35,10 @@ llama_rows = sum(w.count for w in Ledger.of(llama).rows if w.kind == "position")
 #
 # | option | what it does | beyond the trained length | weights | from |
 # |---|---|---|---|---|
-# | none | the causal mask alone breaks the tie | works, untrained | none | [paper: Haviv et al. 2022, abstract] |
+# | none | the causal mask alone breaks the tie [paper: Haviv et al. 2022, abstract] | works, untrained | none
+#   | [inference] |
 # | learned rows | a row for each place, added to the token | impossible: there is no row | a table
-#   | [paper: Radford et al. 2019, section 2.3] |
+#   | [source: openai/gpt-2@9b63575, src/model.py] |
 # | sinusoids | fixed waves of many lengths, added to the token | possible, untrained | none
 #   | [paper: Vaswani et al. 2017, section 3.5] |
 # | relative bias | a learned number for each distance, added to scores | far distances share one | a small table
@@ -59,12 +60,15 @@ llama_rows = sum(w.count for w in Ledger.of(llama).rows if w.kind == "position")
 # - *A text longer than the table.* Learned rows end; a library must refuse, and ours does. [inference]
 # - *The other pairing.* Rotary turns pairs of numbers, and there are two habits of pairing them: neighbours, or one
 #   from each half. Loaded with the wrong one, a model writes nonsense that is nearly grammatical. [inference]
-# - *An offset.* BART's and OPT's tables begin at row two. [inference] A port that reads row zero for the first token
-#   is off by two everywhere, and no shape complains. [inference]
+# - *An offset.* BART's and OPT's tables begin at row two. [source: huggingface/transformers@ab91074,
+#   src/transformers/models/opt/modeling_opt.py] [source: huggingface/transformers@00646d2,
+#   src/transformers/models/bart/modeling_bart.py] A port that reads row zero for the first token is off by two
+#   everywhere, and no shape complains. [inference]
 # - *Positions counted from the wrong end.* With a cache the new token's place is how much was read before, and with
 #   padding at the left it is less: each row of a batch has its own. [inference]
-# - *Another base.* Llama 3 8B turns with a base of {{rotary.theta:,.0f}}. [computed] The paper's is ten thousand;
-#   with the other one the near past still fits and the far one does not. [paper: Su et al. 2021, section 3.3]
+# - *Another base.* Llama 3 8B turns with a base of {{rotary.theta:,.0f}}. [computed] The paper's is ten thousand.
+#   [paper: Su et al. 2021, section 3.3] With the wrong one the near past still fits and the far one does not.
+#   [inference]
 #
 # **In the wild.** GPT-2 and BERT have learned rows, T5 a relative bias, Llama 3, Mixtral 8x7B and DeepSeek-V3 rotary.
 # [computed: [how(name) for name in ("gpt2", "bert-base", "t5-small")] == ["rows", "rows", "bias"]] [computed:

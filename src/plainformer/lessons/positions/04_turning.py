@@ -124,5 +124,5 @@ lines(
 # %% [markdown]
 # **Why it matters.** A score that depends on distance alone lets one head do "the word before" at every place at
 # once. [inference] And it can be stretched: slow the turning, and a model made for short rows reads longer ones after
-# little or no more training. [paper: Chen et al. 2023, abstract] [paper: Peng et al. 2023, section 3.2] Those are the
+# little or no more training. [paper: Chen et al. 2023, abstract] [paper: Peng et al. 2023, section 3] Those are the
 # settings under `rope_scaling`. [definition]
