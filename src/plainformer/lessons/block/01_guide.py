@@ -48,9 +48,9 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 # | | side by side (GPT-J, PaLM) | one step; faster training at scale | a slightly worse loss in small models
 #   | [paper: Chowdhery et al. 2022, section 2] |
 #
-# **How to choose.** Take pre-norm, RMSNorm and a gated feed-forward network: it is what Llama 3 does, and no reason
-# to differ is known for a decoder of text. [paper: Dubey et al. 2024, section 3.2] Differ only where you load weights
-# of somebody else: then their block decides, down to the epsilon. [inference]
+# **How to choose.** Take pre-norm, RMSNorm and a gated feed-forward network: it is what Llama has. [paper: Touvron et
+# al. 2023, section 2.2] For a decoder of text we know no reason to differ. [inference] Do so only where you load
+# weights of somebody else: then their block decides, down to the epsilon. [inference]
 #
 # **What it costs.** About twelve times the square of the width in weights for each block, so doubling the width makes
 # a block four times as large. For GPT-2 small the rule of twelve squares and a token table says {{rule:,}}, which
@@ -66,9 +66,10 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 #   the weights. [paper: Xiong et al. 2020, abstract]
 # - *A norm with the wrong epsilon, or the sample variance for the population variance.* Nothing fails; every number
 #   is off by a little, and a port of weights never quite agrees. [inference]
-# - *GELU by its other formula.* Checkpoints of GPT-2 were trained with the one by tanh, BERT's with both; they
-#   differ by less than a thousandth, enough to fail a comparison. The section on the feed-forward network measures it.
-#   [inference]
+# - *GELU by its other formula.* GPT-2's code has the one by tanh. [source: openai/gpt-2@9b63575, src/model.py]
+#   BERT's began with the exact one and ended with the one by tanh. [source: google-research/bert@fe35475, modeling.py]
+#   [source: google-research/bert@eedf571, modeling.py] They differ by less than a thousandth, enough to fail a
+#   comparison: the section on the feed-forward network measures it. [inference]
 #
 # **In the wild.** GPT-2 small stacks {{len(gpt2.decoder.layers)}} blocks of width {{gpt2.d_model}}; Llama 3 70B
 # {{len(llama.decoder.layers)}} of width {{llama.d_model:,}}. [computed] Mixtral 8x7B keeps the block and replaces its

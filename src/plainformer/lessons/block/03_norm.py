@@ -104,7 +104,8 @@ print(
 # | mean and spread are of | one token's numbers | one place's numbers, over the batch
 #   [paper: Ba et al. 2016, abstract] |
 # | what a token becomes depends on | itself | the rest of the batch, in training [inference] |
-# | when the model is used | nothing changes | stored means and spreads take over [paper: Ba et al. 2016, abstract] |
+# | when the model is used | nothing changes | stored means and spreads take over
+#   [paper: Ba et al. 2016, section 1] |
 #
 # **Why it matters.** The stream grows as layers add to it; each part reads it through a norm, so it meets numbers of
 # the same size in the first layer and in the last. [inference] The mean and the spread are those of one token, so it

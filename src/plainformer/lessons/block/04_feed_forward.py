@@ -112,7 +112,8 @@ lines(
 #
 # GELU is defined by the normal distribution and was given with the formula by tanh as a fast stand-in.
 # [paper: Hendrycks and Gimpel 2016, section 2] The two differ by {{both_gap:.6f}} at most. [computed] GPT-2's own code
-# has the stand-in, nanoGPT's the exact form: a spec says which, `gelu` or `gelu_tanh`. [inference]
+# has the stand-in [source: openai/gpt-2@9b63575, src/model.py], nanoGPT's the exact form.
+# [source: karpathy/nanoGPT@3adf61e, model.py] A spec says which, `gelu` or `gelu_tanh`. [definition]
 #
 # **In the library.** The part, its rule, and both forms: [definition]
 

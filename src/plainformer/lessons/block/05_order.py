@@ -165,6 +165,7 @@ lines(
 # %% [source: post_norm]
 
 # %% [markdown]
-# **Why it matters.** The order of two lines decides whether a deep stack trains without care. [inference] BERT and the
-# first transformer have post-norm, GPT-2 and what came after it pre-norm: one must know which before one loads weights.
-# [paper: Radford et al. 2019, section 2.3]
+# **Why it matters.** The order of two lines decides whether a deep stack trains without care. [inference] The
+# first transformer has post-norm [paper: Vaswani et al. 2017, section 3.1], and so has BERT; GPT-2 put the norms before
+# the parts [paper: Radford et al. 2019, section 2.3], and most decoders since do so: one must know which before one
+# loads weights. [inference]
