@@ -30,7 +30,7 @@ llama = Ledger.of(pf.presets["llama-3-8b"])
 # | convention | what it counts | GPT-2 small | from |
 # |---|---|---|---|
 # | `tensors` | every tensor once, a tied head not again: what a checkpoint holds | {{counts["tensors"]:,}}
-#   | [source: openai/gpt-2@9b63575, README.md] [computed] |
+#   | [source: openai/gpt-2@9b63575, model_card.md] [computed] |
 # | `nanogpt` | the vocabulary padded to a multiple of {{64}}, positions left out | {{counts["nanogpt"]:,}}
 #   | [source: karpathy/nanoGPT@3adf61e, model.py] [computed] |
 # | `bias-free` | as `nanogpt`, without any bias, norms of gain only | {{counts["bias-free"]:,}}
@@ -63,9 +63,9 @@ llama = Ledger.of(pf.presets["llama-3-8b"])
 #   behind one label. [inference]
 # - *Heads, read off a size.* Their number does not change it: the proof is below. [inference]
 #
-# **In the wild.** OpenAI's names of the four checkpoints count tensors; the paper's own labels were other ones, and
-# OpenAI says that they were wrong. [source: openai/gpt-2@9b63575, README.md] What they were counts *of* comes out in
-# the last section. [definition]
+# **In the wild.** OpenAI's names of the four checkpoints count tensors [source: openai/gpt-2@9b63575, model_card.md];
+# the paper's own labels were other ones, and OpenAI says that they were wrong. [source: openai/gpt-2@9b63575,
+# README.md] What they were counts *of* comes out in the last section. [definition]
 #
 # ## Where it fits
 #

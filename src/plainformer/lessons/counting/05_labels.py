@@ -102,10 +102,11 @@ for size, (_, width) in SIZES.items():
 print(f"vocabularies that give all four printed labels: {fits[0]:,} to {fits[-1]:,}")
 
 # %% [markdown]
-# All four come out. [computed: refound == printed] Only vocabularies from {{fits[0]:,}} to {{fits[-1]:,}} do that, and
-# {{first_table:,}} is one of them. [computed: fits[0] <= first_table <= fits[-1]] [source:
+# All four come out. [computed: refound == printed] Only vocabularies from {{fits[0]:,}} to {{fits[-1]:,}} do that,
+# and {{first_table:,}} is one of them. [computed: fits[0] <= first_table <= fits[-1]] [source:
 # huggingface/transformers@020a37d, src/transformers/models/openai/configuration_openai.py] So the labels are those of
-# GPT-2's shapes with the token table of its predecessor: nobody has said so, but four numbers agree. [inference]
+# GPT-2's shapes with the token table of its predecessor: we found nobody who says so, but four numbers agree.
+# [inference]
 #
 # **In the library.** The search needs no search: six counts tell every other. [definition]
 
