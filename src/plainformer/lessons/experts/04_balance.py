@@ -127,5 +127,6 @@ print("two of eight, always the same:", round(formulas.balance_loss([[30.0, 15, 
 # %% [source: formulas.balance_loss]
 
 # %% [markdown]
-# **Why it matters.** An expert that nobody meets is memory without knowledge. The loss is the cheapest remedy known, it
-# needs one number to be chosen, and its value alone does not show whether it works: look at the bars. [inference]
+# **Why it matters.** An expert that nobody meets is memory without knowledge. The loss is a cheap remedy: it costs
+# next to nothing and needs one number to be chosen. Its value alone does not show whether it works: look at the bars.
+# [inference]
