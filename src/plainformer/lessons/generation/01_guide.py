@@ -27,25 +27,25 @@ nucleus = 0.95  # Holtzman et al. 2020, table 1
 # | option | what it does | what it gives | what it costs | from |
 # |---|---|---|---|---|
 # | greedy | the likeliest token, always | the same text every time | loops; dull text
-#   | [paper: Holtzman et al. 2020, section 1] |
+#   | [paper: Holtzman et al. 2020, abstract] |
 # | temperature | scores by $T$ before softmax | one dial from greedy to noise
 #   | at high values the long tail speaks | [inference] |
 # | top-k | the $k$ likeliest alone | no tail | too many where the model is sure, too few where it is not
 #   | [paper: Holtzman et al. 2020, section 3.2] |
 # | top-p (nucleus) | the fewest that hold $p$ together | follows how sure the model is
-#   | where it is unsure, a long tail again | [paper: Holtzman et al. 2020, section 3.1] |
+#   [paper: Holtzman et al. 2020, section 3.1] | where it is unsure, a long tail again | [inference] |
 # | min-p | all that are at least a share of the likeliest | high temperatures without the tail | one more number
-#   | [paper: Nguyen et al. 2024, section 3] |
-# | repetition penalty | lowers what was said before | fewer loops | it punishes names and commas, too
-#   | [paper: Keskar et al. 2019, section 4.1] |
-# | beams | keeps several texts, the likeliest so far | translation and speech, where one answer is right
-#   | so many times the work; dull stories | [paper: Vaswani et al. 2017, section 6.1] |
+#   | [paper: Nguyen et al. 2024, abstract] |
+# | repetition penalty | lowers what was said before | fewer loops [paper: Keskar et al. 2019, section 4.1]
+#   | it punishes names and commas, too | [inference] |
+# | beams | keeps several texts, the likeliest so far | translation [paper: Vaswani et al. 2017, section 6.1], where the
+#   source all but fixes the answer | so many times the work; dull stories | [paper: Holtzman et al. 2020, abstract] |
 # | a draft model | guesses several tokens, the model checks them at once | the same text distribution, sooner
 #   | a second model | [paper: Leviathan et al. 2023, section 2] |
 #
 # **How to choose.** One right answer (code that must run, a fact, a label): greedy or a temperature near zero. Text for
-# people: temperature near one with top-p about {{nucleus}} or min-p, and nothing else until something is wrong.
-# [paper: Holtzman et al. 2020, section 6] Change one dial at a time: top-p counts after the temperature, so both at
+# people: temperature near one with top-p about {{nucleus}} [paper: Holtzman et al. 2020, table 1] or min-p, and nothing
+# else until something is wrong. [inference] Change one dial at a time: top-p counts after the temperature, so both at
 # once are hard to judge. [inference] Keep the seed with the text. [inference]
 #
 # **What it costs.** About two operations a parameter and token, and the reading of all weights for each step, which is

@@ -95,8 +95,8 @@ print("all two-token texts together:", round(sum(chances.values()), 12))
 # %% [markdown]
 # More beams find likelier texts, and likelier is worse past a point: for more than half of the sentences that were
 # tried, the likeliest translation of a good model of its time was the empty one. [paper: Stahlberg and Byrne 2019,
-# abstract] In stories and dialogue, maximising ends in loops. [paper: Holtzman et al. 2020, section 1] So beams are for
-# tasks where the input all but fixes the output, and drawing for the rest. [inference]
+# abstract] In open-ended writing, such as stories, maximising ends in loops. [paper: Holtzman et al. 2020, abstract]
+# So beams are for tasks where the input all but fixes the output, and drawing for the rest. [inference]
 #
 # **In the library.** It draws, or takes the best; it has no beams. What scores a text, in logarithms so that a thousand
 # small numbers do not vanish: [definition]

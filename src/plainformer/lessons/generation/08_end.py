@@ -56,8 +56,8 @@ crossed_V = formulas.probabilities(np.log([0.5, 0.3, 0.2]), top_p=0.6)
 # - Score, limit, draw, write behind, again. Chance enters in one place and has a seed. [definition]
 # - Temperature divides scores; entropy rises with it and the order stays. Top-k, top-p and min-p cut the tail, after
 #   the temperature. [inference]
-# - Greedy and beams look for likely texts, which are good translations and bad stories. [paper: Holtzman et al. 2020,
-#   section 1]
+# - Greedy and beams look for likely texts, which may be good translations and are bad stories. [paper: Holtzman et
+#   al. 2020, abstract]
 # - The cache makes the work of {{positions(50, 100)[0]:,}} positions {{positions(50, 100)[1]}}, and changes no token.
 #   [computed]
 # - It ends at a count, at a stop, or where the context is full; each is said. [definition]
