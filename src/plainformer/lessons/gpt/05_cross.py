@@ -118,9 +118,11 @@ print("parts of a layer:", [residual.branches[0].name for residual in decoder_la
 # [source: pytorch/pytorch@00ac522, torch/nn/modules/transformer.py]
 #
 # T5 differs in small things that break a port: its scores are not divided by anything, {{t5_scale:g}} instead of
-# one over the root of {{64}}, positions are a bias on scores, and before a tied head its stream is scaled by one over
-# the root of the width. [paper: Raffel et al. 2020, section 2.1] [computed] BART's position table begins at row two.
-# [computed: bart.decoder.positions.offset == 2]
+# one over the root of {{64}} [computed]; positions are a bias on scores [paper: Raffel et al. 2020, section 2.1]; and
+# before a tied head its stream is scaled by one over the root of the width.
+# [source: huggingface/transformers@6b8b757, src/transformers/models/t5/modeling_t5.py]
+# BART's position table begins at row two. [computed:
+# bart.decoder.positions.offset == 2]
 #
 # **In the library.** One rule asks for both: where a part crosses, keys and values are made from what the encoder said.
 # [definition]
