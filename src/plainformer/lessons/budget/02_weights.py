@@ -162,9 +162,9 @@ for name in ("llama-3-8b", "mixtral-8x7b", "llama-3-70b", "llama-3.1-405b"):
 # {{(DEVICES["rtx4090"].memory - costs["Mixtral 8x7B"].weights_bytes("int4")) / 1e9:.1f}} GB of a 4090 for the cache and
 # for all else. [computed]
 #
-# Four bits are four bits only on paper: formats keep a scale for each few dozen numbers beside them, and leave tables,
-# norms and routers in sixteen. [paper: Dettmers et al. 2023, section 3] The sizing command reads the method from the
-# config and counts what is stored. [definition]
+# Four bits are four bits only on paper: formats keep a scale for each few dozen numbers beside them [paper: Dettmers
+# et al. 2023, section 3], and mostly leave tables, norms and routers in sixteen. [inference] The sizing command reads
+# the method from the config and counts what is stored. [definition]
 #
 # **In the library.** Counting is asking each part what it holds; these are the rules of a projection and of a norm,
 # and attention is four projections: [definition]

@@ -96,9 +96,10 @@ print(f"a prompt of 8,192 tokens: {1000 * prompt:.0f} ms, computing")
 # %% [markdown]
 # A number of the card alone decides: an H100 does {{balance:.0f}} operations in the time that it reads one byte. A
 # weight of two bytes does two operations a row, so with fewer rows than about that many it waits for its memory: the
-# step turns from reading to computing at {{turning}} rows of short contexts. [computed] A prompt is many tokens at once
-# and shares the weights among them, so reading a prompt is computing, and writing is reading.
-# [paper: Williams et al. 2009, section "The Roofline Model"]
+# step turns from reading to computing at {{turning}} rows of short contexts. [computed] Drawn against operations a
+# byte, that bound is called a roofline. [paper: Williams et al. 2009, section "The Roofline Model"] A prompt is many
+# tokens at once and shares the weights among them, so reading a prompt is computing, and writing is reading.
+# [inference]
 #
 # A mixture reads, for one row, only the experts that its token meets:
 # {{mixtral.weights_read / 1e9:.1f}} GB of Mixtral's {{mixtral_all / 1e9:.1f}}; for thirty-two rows, which meet nearly
