@@ -24,7 +24,7 @@ small_medium = count(finding.gpt2_shape(16, 1024), "nanogpt").total
 # **Everyday picture.** A coat with a size on its label. The label is right, the tailor who wants the pattern still has
 # to measure.
 #
-# **Where the analogy breaks.** A coat can be measured. Of two of these models nothing was published but the label.
+# **Where the analogy breaks.** A coat can be measured. Of two of these models the paper gives nothing but the label.
 # [paper: Lotfi et al. 2024, table 3]
 #
 # **Tiny worked example.** The paper's models are called {{", ".join(f"{label}M" for label in LABELS)}}. [paper: Lotfi

@@ -32,8 +32,10 @@ released = [count(pf.presets[f"fig3-{name}"], "authors-released").total for name
 #   | {{lesson("experts")}} [computed] |
 # | LayerNorm of a hundred times the input is identical. | It differs by {{norm_gap:.1e}}, for epsilon's sake.
 #   | {{lesson("block")}} [computed] |
-# | GELU by tanh is what GPT-2 and BERT have. | GPT-2 has; BERT was published with either; nanoGPT and the chapter have
-#   the exact one. They differ by {{gelu_gap:.1e}} at most. | {{lesson("block")}} [computed] |
+# | GELU by tanh is what GPT-2 and BERT have. | GPT-2 has; BERT's code had the exact one first and this one
+#   later [source: google-research/bert@fe35475, modeling.py] [source: google-research/bert@eedf571, modeling.py];
+#   nanoGPT and the chapter have the exact one. They differ by {{gelu_gap:.1e}} at most.
+#   | {{lesson("block")}} [computed] |
 # | A token costs twice the parameters in operations. | GPT-2 small at {{1024:,}} tokens costs {{over_2n:.3f}} times
 #   that:
 #   scores and their mix are not in the parameters. | {{lesson("budget")}} [computed] |
@@ -72,8 +74,7 @@ released = [count(pf.presets[f"fig3-{name}"], "authors-released").total for name
 # | E{{24}} | An axis called number of parameters, without a rule. [paper: Lotfi et al. 2024, figure 3] | Positions and
 #   corrections are in it, while they are not in the labels. [inference] |
 # | E{{36}} | The vocabulary's size is not printed. [inference] | {{50257:,}}, padded to {{50304:,}} in the code.
-#   [source:
-#   karpathy/nanoGPT@3adf61e, model.py] |
+#   [source: Sanaelotfi/sublora-bounds-for-llms@c606ea6, sublora/nn/model.py] |
 # | E{{43}} | Sizes as labels, two of the shapes nowhere. [paper: Lotfi et al. 2024, table 3] | The labels count biases
 #   that
 #   the networks hardly have; the shapes are in the code. [source: Sanaelotfi/sublora-bounds-for-llms@c606ea6,

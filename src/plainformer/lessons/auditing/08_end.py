@@ -81,9 +81,10 @@ said_of_leak = f"{'> 0' if leak[0] > 0 else '0'} in loralib; {leak[1]:g} in ours
 #
 # **Misconception.** A fact of a model card needs no check.
 #
-# **Correction.** What can be counted, count: DeepSeek-V3's card says {{671}} billion parameters of which a token meets
-# {{37}}, and its config gives {{deepseek.total / 1e9:.1f}} and {{deepseek.active / 1e9:.1f}}. [computed] What can't,
-# such as hours and tokens of training, is only as good as its source. [paper: DeepSeek-AI 2024, abstract]
+# **Correction.** What can be counted, count: DeepSeek-V3's report says {{671}} billion parameters of which a token
+# meets {{37}} [paper: DeepSeek-AI 2024, abstract], and its config gives {{deepseek.total / 1e9:.1f}} and
+# {{deepseek.active / 1e9:.1f}}. [computed] What can't, such as hours and tokens of training, is only as good as its
+# source. [paper: DeepSeek-AI 2024, abstract]
 #
 # ## In twenty seconds
 #
