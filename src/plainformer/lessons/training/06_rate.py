@@ -4,7 +4,9 @@ from math import cos, pi
 
 import numpy as np
 
+import plainformer as pf
 from plainformer.gradients import clipped
+from plainformer.ledger import Ledger
 from plainformer.lessons.words import lesson, measured, vector
 from plainformer.report.drawings import lines
 
@@ -22,15 +24,16 @@ def share(step, shape, warmup=warmup, decay_from=decay_from, floor=0.0):
     return floor + (1 - floor) * (1 - z if shape == "linear" else (1 + cos(pi * z)) / 2)
 
 
-curve = measured("curves")["rows"]
-at = {row["step"]: row for row in curve}
-
-
 def middle(text):
     """The median that a cell begins with."""
     return float(text.split()[0])
 
 
+curve = measured("curves")["rows"]
+at = {row["step"]: row for row in curve}
+counts = [Ledger.of(pf.presets.trainable(name, vocab_size=65)).total for name in ("tiny", "small")]
+whole_part = middle(measured("training")["rows"][0]["nats a character"])
+default_at = {row["step"]: float(row["every default, validation"]) for row in curve}
 marks = [50, 100, 150, 200, 250, 300]
 gains = [middle(at[a]["validation"]) - middle(at[b]["validation"]) for a, b in pairwise(marks)]
 slopes = {"a": np.array([3.0, 0.0]), "b": np.array([0.0, 4.0])}
@@ -101,10 +104,11 @@ print("length", length, "  after:", cut["a"].round(3), cut["b"].round(3))
 
 # %% [figure: curve]
 lines(
-    "A short run watched",
+    "Two runs watched",
     {
-        "batches": [(float(row["step"]), middle(row["batches"])) for row in curve],
-        "validation": [(float(row["step"]), middle(row["validation"])) for row in curve],
+        "tiny, batches": [(float(row["step"]), middle(row["batches"])) for row in curve],
+        "tiny, validation": [(float(row["step"]), middle(row["validation"])) for row in curve],
+        "every default, validation": [(float(row["step"]), default_at[row["step"]]) for row in curve],
     },
     "step",
     "nats a character",
@@ -112,11 +116,14 @@ lines(
 
 # %% [markdown]
 # **How to read it.** The fast fall at first is letters and pairs of letters, which counting has, too; then it is slow
-# work. From step {{marks[0]}} on, fifty steps gain {{vector(gains)}} nats; the rate falls from step {{decay_from}}
-# on. [measured: curves] Whether the fall has helped can't be seen from one curve: it takes a run without it.
-# [inference] Batches and validation lie within
+# work. From step {{marks[0]}} on, fifty steps gain the tiny model {{vector(gains)}} nats; the rate falls from step
+# {{decay_from}} on. [measured: curves] Whether the fall has helped can't be seen from one curve: it takes a run
+# without it. [inference] Its batches and validation lie within
 # {{max(abs(middle(row["batches"]) - middle(row["validation"])) for row in curve[2:]):.2f}} nats of each other from
-# step {{curve[2]["step"]}} on: with so few steps hardly any text is read twice. [measured: curves]
+# step {{curve[2]["step"]}} on: with so few steps hardly any text is read twice. [measured: curves] The run of every
+# default has {{counts[1] / counts[0]:.0f}} times as many weights and ends at {{default_at[300]:.3f}} on these
+# characters; over the whole validation part it is {{whole_part:.3f}}, so a loss on some of a text is not that on all
+# of it. [measured: curves] [measured: training]
 
 # %% [measured: curves]
 
