@@ -18,7 +18,11 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "1409.0473",
     ),
     "Baydin et al. 2018": ("Automatic Differentiation in Machine Learning: a Survey", "JMLR", "1502.05767"),
-    "Biderman et al. 2023": ("Pythia: A Suite for Analyzing Large Language Models", "ICML", "2304.01373"),
+    "Biderman et al. 2023": (
+        "Pythia: A Suite for Analyzing Large Language Models Across Training and Scaling",
+        "ICML",
+        "2304.01373",
+    ),
     "Black et al. 2022": ("GPT-NeoX-20B: An Open-Source Autoregressive Language Model", "ACL workshop", "2204.06745"),
     "Brown et al. 2020": ("Language Models are Few-Shot Learners", "NeurIPS", "2005.14165"),
     "Chen et al. 2016": ("Training Deep Nets with Sublinear Memory Cost", "arXiv", "1604.06174"),
@@ -40,14 +44,22 @@ PAPERS: dict[str, tuple[str, str, str]] = {
     ),
     "DeepSeek-AI 2024": ("DeepSeek-V3 Technical Report", "arXiv", "2412.19437"),
     "Dettmers et al. 2023": ("QLoRA: Efficient Finetuning of Quantized LLMs", "NeurIPS", "2305.14314"),
-    "Devlin et al. 2019": ("BERT: Pre-training of Deep Bidirectional Transformers", "NAACL", "1810.04805"),
+    "Devlin et al. 2019": (
+        "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+        "NAACL",
+        "1810.04805",
+    ),
     "Dubey et al. 2024": ("The Llama 3 Herd of Models", "arXiv", "2407.21783"),
     "Elhage et al. 2021": (
         "A Mathematical Framework for Transformer Circuits",
         "Transformer Circuits Thread",
         "https://transformer-circuits.pub/2021/framework/index.html",
     ),
-    "Fedus et al. 2021": ("Switch Transformers: Scaling to Trillion Parameter Models", "JMLR", "2101.03961"),
+    "Fedus et al. 2021": (
+        "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
+        "JMLR",
+        "2101.03961",
+    ),
     "Geva et al. 2021": ("Transformer Feed-Forward Layers Are Key-Value Memories", "EMNLP", "2012.14913"),
     "Haviv et al. 2022": (
         "Transformer Language Models without Positional Encodings Still Learn Positional Information",
@@ -85,7 +97,12 @@ PAPERS: dict[str, tuple[str, str, str]] = {
         "2309.06180",
     ),
     "Leviathan et al. 2023": ("Fast Inference from Transformers via Speculative Decoding", "ICML", "2211.17192"),
-    "Lewis et al. 2020": ("BART: Denoising Sequence-to-Sequence Pre-training", "ACL", "1910.13461"),
+    "Lewis et al. 2020": (
+        "BART: Denoising Sequence-to-Sequence Pre-training for Natural Language Generation, Translation, and "
+        "Comprehension",
+        "ACL",
+        "1910.13461",
+    ),
     "Li et al. 2022": ("Competition-Level Code Generation with AlphaCode", "Science", "2203.07814"),
     "Loshchilov and Hutter 2017": ("SGDR: Stochastic Gradient Descent with Warm Restarts", "ICLR", "1608.03983"),
     "Loshchilov and Hutter 2019": ("Decoupled Weight Decay Regularization", "ICLR", "1711.05101"),

@@ -104,7 +104,7 @@ for name, n, d in (
 # multiply out to {{gpt3_mwh:,.0f}} MWh: the estimate is the same arithmetic as above, and no meter was read. [computed]
 #
 # **Utilisation** is model operations a second over the card's peak, PaLM's definition: recomputed operations don't
-# count as done. [paper: Chowdhery et al. 2022, appendix B] PaLM reached {{palm:g}} %
+# count as done. [paper: Chowdhery et al. 2022, section 4.1] PaLM reached {{palm:g}} %
 # [paper: Chowdhery et al. 2022, table 3], Llama 3.1 405B {{mfu_low}} to {{mfu_high}} %.
 # [paper: Dubey et al. 2024, table 4] At {{mfu_high}} % the latter's run is {{big_hours / 1e6:.1f}} million hours of
 # H100. [computed]

@@ -31,9 +31,9 @@ nucleus = 0.95  # Holtzman et al. 2020, table 1
 # | temperature | scores by $T$ before softmax | one dial from greedy to noise
 #   | at high values the long tail speaks | [inference] |
 # | top-k | the $k$ likeliest alone | no tail | too many where the model is sure, too few where it is not
-#   | [paper: Holtzman et al. 2020, section 3.2] |
+#   | [paper: Holtzman et al. 2020, section 3] |
 # | top-p (nucleus) | the fewest that hold $p$ together | follows how sure the model is
-#   [paper: Holtzman et al. 2020, section 3.1] | where it is unsure, a long tail again | [inference] |
+#   [paper: Holtzman et al. 2020, section 3] | where it is unsure, a long tail again | [inference] |
 # | min-p | all that are at least a share of the likeliest | high temperatures without the tail | one more number
 #   | [paper: Nguyen et al. 2024, abstract] |
 # | repetition penalty | lowers what was said before | fewer loops [paper: Keskar et al. 2019, section 4.1]

@@ -32,7 +32,7 @@ alpha = 0.6  # Vaswani et al. 2017, section 6.1
 # who fall behind are called off.
 #
 # **Where the analogy breaks.** The shortest way is what a walker wants. The likeliest text is not what a reader wants:
-# people do not write the likeliest word at each place, nor does a good text. [paper: Holtzman et al. 2020, figure 2]
+# people do not write the likeliest word at each place, nor does a good text. [paper: Holtzman et al. 2020, section 4.3]
 #
 # **Tiny worked example.** First "the" with probability {{tree[""]["the"]}} or "a" with {{tree[""]["a"]}}. Greedy takes
 # "the", and the best behind it has {{tree["the"]["cat"]}}: {{greedy[0]:.2f}} together. Behind "a" stands "dog" with

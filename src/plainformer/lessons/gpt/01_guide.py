@@ -4,7 +4,8 @@ from plainformer.ledger import Ledger
 from plainformer.lessons.words import lesson
 
 tiny = pf.presets["lesson"]
-gpt2, bert, t5 = (pf.presets[name] for name in ("gpt2", "bert-base", "t5-small"))
+gpt2, llama, bert, t5 = (pf.presets[name] for name in ("gpt2", "llama-3-8b", "bert-base", "t5-small"))
+stacks = [(model.encoder is not None, model.decoder is not None) for model in (gpt2, llama, bert, t5)]
 sizes = {name: Ledger.of(pf.presets[name]).total for name in ("gpt2", "bert-base", "t5-small")}
 table_share = Ledger.of(gpt2).by_kind["embedding"] / Ledger.of(gpt2).total
 
@@ -53,9 +54,9 @@ table_share = Ledger.of(gpt2).by_kind["embedding"] / Ledger.of(gpt2).total
 # - *A head built apart.* A checkpoint with a tied head, loaded into a model with a head of its own, leaves it random.
 #   [inference]
 #
-# **In the wild.** GPT-2 and Llama are decoders, BERT an encoder, T5 and BART have both stacks. [computed:
-# [(m.encoder is None, m.decoder is None) for m in (gpt2, bert, t5)] == [(True, False), (False, True), (False, False)]]
-# So has AlphaCode, which is sometimes counted among decoders. [paper: Li et al. 2022, section 4.1]
+# **In the wild.** GPT-2 and Llama are decoders, BERT is an encoder, T5 has both stacks. [computed: stacks ==
+# [(False, True), (False, True), (True, False), (True, True)]] So has BART [paper: Lewis et al. 2020, section 2.1], and
+# so has AlphaCode, which is sometimes counted among decoders. [paper: Li et al. 2022, section 4.1]
 #
 # ## Where it fits
 #

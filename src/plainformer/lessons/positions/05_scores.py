@@ -75,7 +75,7 @@ print("T5: its bucket    ", formulas.relative_buckets(ago, 32, 128, causal=True)
 # {{int((np.diff(far[:17]) == 1).sum())}} near distances have a bucket of their own, further ones share by their
 # logarithm, and from {{int(np.argmax(far == 31))}} on all share the last. [computed] All layers share one table.
 # [paper: Raffel et al. 2020, section 2.1] An earlier form added vectors for distances to the keys. [paper: Shaw et
-# al. 2018, section 3.1]
+# al. 2018, section 3]
 #
 # **In the library.** Both are numbers added to scores, from how far back each key is: [definition]
 
