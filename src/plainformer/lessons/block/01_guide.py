@@ -39,7 +39,7 @@ norms = sum(w.count for w in Ledger.of(gpt2).rows if w.kind == "norm")
 #   | [paper: Xiong et al. 2020, abstract] |
 # | which norm | LayerNorm | centred, scaled, shifted | two vectors a norm | [paper: Ba et al. 2016, abstract] |
 # | | RMSNorm | scaled only; Llama, Mistral, Gemma | nothing that one notices
-#   | [paper: Zhang and Sennrich 2019, abstract] |
+#   | [paper: Zhang and Sennrich 2019, abstract] [inference] |
 # | the feed-forward network | two matrices and GELU | the layout of GPT-2 | a middle four times as wide as the stream
 #   | [computed: gpt2_feed_forward.up.n_out == 4 * gpt2.d_model] |
 # | | three matrices and a gate (SwiGLU) | a lower loss at the same size | one matrix more, so a narrower middle
