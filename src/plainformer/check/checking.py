@@ -24,6 +24,8 @@ from plainformer.check.slopes import slopes_checked
 from plainformer.check.steps import Array, Doing
 from plainformer.check.topic import Inputs
 from plainformer.check.training_judged import judge_training
+from plainformer.check.walking import place_of_difference, walked
+from plainformer.check.weightless import judge_without_weights
 from plainformer.faults import refuse
 
 
@@ -129,6 +131,8 @@ def check_thing(theirs: Theirs, plan: Plan, path: Path, seed: int) -> Answer:
     try:
         trouble = case.make()
     except Unplaced as lost:
+        if topic.name == "gpt":
+            return judge_without_weights(case, answer, str(lost))
         note = "name them as nanoGPT, torch.nn or Hugging Face do, or write a function in an adapter"
         return answer("unclear", f"what these weights are for is not known: {lost}", notes=(note,))
     if trouble:
@@ -170,7 +174,16 @@ def judge(case: Case, answer: Callable[..., Answer], file: str) -> Answer:
         for mask in masks
     }
     search = Search(case, said, case.precision, numbers)
-    found = judging.look(search, readings)
+    place = None
+    if topic.name == "gpt":  # two mistakes at once take long: first, is it one block alone?
+        found = judging.look(search, readings, time.monotonic())
+        place = place_of_difference(case, readings) if found.kind == "unknown" else None
+        if place is not None and (local := walked(case, search, place, found, answer, file)).confident:
+            return local
+        if found.kind == "unknown" and judging.answered(search, readings):
+            found = judging.two(search, readings, numbers, time.monotonic() + judging.PAIRS_FOR) or found
+    else:
+        found = judging.look(search, readings)
     notes = list(notes_of(case, found, readings))
     held = f"{topic.n_draws} draws, seed {case.seed}, {case.precision}"
     if found.kind != "right":
@@ -178,6 +191,8 @@ def judge(case: Case, answer: Callable[..., Answer], file: str) -> Answer:
             trouble = said[found.reading.get("mask_as", "")][n].trouble
             if trouble is not None and found.kind == "unknown":
                 return broke(answer, trouble, notes=tuple(notes), held=held)
+        if place is not None and found.kind == "unknown":
+            return walked(case, search, place, found, answer, file, notes=tuple(notes), held=held)
         return wrong(case, search, found, answer, file, notes, held)
     if any(one.slight for one in found.entries):
         notes += [one.said for one in found.entries]
@@ -193,6 +208,12 @@ def judge(case: Case, answer: Callable[..., Answer], file: str) -> Answer:
         if not slope.is_fine:
             return slope
         held += ", gradients too"
+    if topic.name == "gpt" and case.kind == "torch" and case.make() is None:  # as it was made, untrained
+        taught = judge_without_weights(case, answer)
+        if not taught.is_fine:
+            return taught
+        notes += taught.notes
+        held += "; it learns"
     return answer("right", topic.about, notes=tuple(notes), held=held)
 
 

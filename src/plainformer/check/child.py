@@ -27,8 +27,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plainformer.check.child_models import learnt, walked
     from plainformer.check.child_values import SIMPLE, Values
 else:
+    from child_models import learnt, walked
     from child_values import SIMPLE, Values
 
 
@@ -223,6 +225,8 @@ class Session:
                 self.made.to(getattr(sys.modules["torch"], asked["precision"]))
             assigned(self.made, asked["values"], values)
             return {}
+        if asked["do"] in ("walk", "learn"):
+            return self.whole(asked, values)
         return {"kind": kind, **self.call(self.forward() if asked["do"] == "forward" else thing, asked, values)}
 
     def make(self, thing: Any, asked: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -246,6 +250,15 @@ class Session:
             {"path": path, "shape": list(getattr(holder, leaf).shape), "of": of}
             for path, holder, leaf, of in named(self.made)
         ]}  # fmt: skip
+
+    def whole(self, asked: dict[str, Any], values: Values) -> dict[str, Any]:
+        """A PyTorch model module by module, or taught one batch."""
+        kwargs = {name: values.taken(one) for name, one in asked["kwargs"].items()}
+        if asked["do"] == "walk":
+            paths, tensors = walked(self.made, lambda: self.forward()(**kwargs))
+            return {"paths": paths, "out": {"tree": [values.sent(one) for one in tensors]}}
+        ids = values.taken(asked["ids"])
+        return learnt(self.made, lambda: self.forward()(**kwargs), ids, asked["vocab"], asked["steps"], asked["lr"])
 
     def forward(self) -> Any:
         return self.made if callable(self.made) else self.made.forward

@@ -1,0 +1,114 @@
+"""Whole models: the first place that differs, the catalogue applied there, and what needs no weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plainformer.check import Answer
+from plainformer.check.checking import check_within
+from plainformer.check.process import Theirs
+from planted import FILES
+
+NOBODY = FILES["np"].parent / "as_nobody.py"
+BLOCKS = "for block in self.transformer.h:\n            x = block(x)"
+APART = "for i, block in enumerate(self.transformer.h):\n            x = "
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Iterator[Theirs]:
+    with Theirs(FILES["nano"], seconds=30) as one:
+        yield one
+
+
+def answer_to(theirs: Theirs, file: Path, folder: Path, old: str = "", new: str = "") -> Answer:
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    path = folder / "model.py"
+    path.write_text(text.replace(old, new) if old else text, encoding="utf-8")
+    (answer,) = check_within(theirs, path, ["gpt"]).answers
+    return answer
+
+
+# --- walked ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "block", "key"),
+    [
+        ("block(x) if i == 0 else (lambda y: y + block.mlp(block.ln_2(y)))(block.attn(block.ln_1(x)))", 1, "residual"),
+        ("block(x) if i == 1 else (lambda y: y + block.mlp(y))(x + block.attn(block.ln_1(x)))", 0, "norm"),
+    ],
+)
+def test_a_mistake_in_one_block_alone_is_named_there(
+    theirs: Theirs, tmp_path: Path, wrong: str, block: int, key: str
+) -> None:
+    answer = answer_to(theirs, FILES["nano"], tmp_path, BLOCKS, APART + wrong)
+    assert answer.verdict == "wrong"
+    assert answer.confident
+    assert answer.said.startswith(f"in block {block} alone: ")
+    assert key in answer.mistakes[0].key
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("x = self.transformer.ln_f(x)", "x = self.transformer.ln_f(x) * 1.1 + 0.3 * x", "the head"),
+        ("x = self.gelu(x)", "x = self.gelu(x) * torch.sigmoid(3 * x)", "the feed-forward of block 0"),
+    ],
+)
+def test_of_an_unknown_mistake_the_first_place_is_told(
+    theirs: Theirs, tmp_path: Path, old: str, new: str, place: str
+) -> None:
+    answer = answer_to(theirs, FILES["nano"], tmp_path, old, new)
+    assert (answer.verdict, answer.confident) == ("wrong", False)
+    assert place in answer.said
+
+
+# --- without weights -------------------------------------------------------------------------------------------------
+
+SEEN = "seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+MIXED = "x = x + self.zeta(seen.transpose(1, 2).reshape(b, t, -1) @ tell)"
+LAST = "return F.layer_norm(x, x.shape[-1:]) @ self.alpha.T"
+
+
+def test_a_model_of_unknown_names_is_asked_what_needs_no_weights(theirs: Theirs, tmp_path: Path) -> None:
+    answer = answer_to(theirs, NOBODY, tmp_path)
+    assert answer.verdict == "unclear"
+    assert "ask.0" in answer.said
+    assert "one batch by heart" in answer.held
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (SEEN, SEEN.replace("True", "False"), "sees the future"),
+        (SEEN, "seen = v", "does not see the first one"),
+        (" + self.omega[:t]", "", "positions are not used"),
+        (MIXED, MIXED.replace("self.zeta", "F.dropout"), "not repeatable"),
+        (MIXED, "x = x + (seen.transpose(1, 2).reshape(b, t, -1) @ tell) + 0.1 * x.mean(0, keepdim=True)", "batch"),
+        (SEEN, f"q = q * 0\n            {SEEN}", "get no gradient"),
+        (SEEN, f"{SEEN}.detach()", "get no gradient"),
+        (LAST, f"return ({LAST.removeprefix('return ')}).detach()", "no gradient"),
+        (LAST, f"{LAST} * 1e-3", "not learnt by heart"),
+        (LAST, f"{LAST} / 0", "not finite"),
+    ],
+)
+def test_what_needs_no_weights_is_seen(theirs: Theirs, tmp_path: Path, old: str, new: str, said: str) -> None:
+    answer = answer_to(theirs, NOBODY, tmp_path, old, new)
+    assert answer.verdict == "wrong"
+    assert said in answer.said + answer.at
+
+
+def test_right_numbers_that_do_not_learn_are_seen(theirs: Theirs, tmp_path: Path) -> None:
+    answer = answer_to(theirs, FILES["nano"], tmp_path, "y = att @ v", "y = att.detach() @ v")
+    assert answer.verdict == "wrong"
+    assert "get no gradient" in answer.said
+
+
+def test_large_first_weights_are_a_note(theirs: Theirs, tmp_path: Path) -> None:
+    answer = answer_to(theirs, NOBODY, tmp_path, "0.1 * torch.randn(vocab_size", "3 * torch.randn(vocab_size")
+    assert any("untrained" in note for note in answer.notes)
