@@ -141,15 +141,14 @@ def a_step_with_a_state_does_what_is_said(spec: s.Spec) -> None:
 
 
 def a_state_holds_what_is_said(spec: s.Spec) -> None:
-    """Keys and values, or latents, and those of what the encoder said. A state keeps all that was read, also what is
-    beyond a window: it holds what a cache without windows would."""
+    """Keys and values, or latents, and those of what the encoder said; of a window only its own slots."""
     if not spec.main.causal:
         assert sizes.Cache.of(spec).parts == ()
         return
     model, cost = double(spec), Cost.of(spec, batch_size=BATCH, seq_len=LENGTH, source_len=SOURCE, kv_dtype="float64")
     state = State(BATCH, LENGTH)
     model(torch.tensor(tokens_of(spec, BATCH, LENGTH)), state, memory=heard(model, BATCH))
-    equal(8 * BATCH * LENGTH * cost.cache.per_token, nbytes(state.kept.values()), "keys and values, or latents")
+    equal(8 * BATCH * cost.cache.numbers(LENGTH), nbytes(state.kept.values()), "keys and values, or latents")
     equal(cost.cross_cache_bytes, nbytes(state.said.values()), "of what the encoder said")
 
 
@@ -161,7 +160,7 @@ def a_window_needs_what_is_said(spec: s.Spec) -> None:
     memory = heard(model, 1)
 
     def read(place: str = "", which: int = 0, slot: int = 0, by: float = 0.0) -> Tensor:
-        state = State(1, LENGTH)
+        state = State(1, LENGTH, spare=LENGTH)  # all that was read: slots are found, not taken on trust
         model(tokens_BT[:, :-1], state, memory=memory)
         if place:
             state.kept[place][which][:, :, slot] += by
@@ -172,7 +171,7 @@ def a_window_needs_what_is_said(spec: s.Spec) -> None:
         ways = ((which, by) for which in (1, 0) for by in (1e6, -1e6))
         return any(not torch.equal(read(place, which, slot, by), clean) for which, by in ways)
 
-    state, clean, needed = State(1, LENGTH), read(), 0
+    state, clean, needed = State(1, LENGTH, spare=LENGTH), read(), 0
     model(tokens_BT, state, memory=memory)
     for place, pair in state.kept.items():
         n_slots = 1 + sum(matters(place, slot) for slot in range(LENGTH - 1))  # 1: its own

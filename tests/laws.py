@@ -296,7 +296,7 @@ def a_state_keeps_what_it_is_told(spec: s.Spec) -> None:
     """Rows selected, dropped and repeated; the newest tokens forgotten and others read instead."""
     model, tokens_BT = double(spec, arrays_of(spec)), torch.tensor(tokens_of(spec, 3, 12))
     with torch.no_grad():
-        state, rows, memory = State(3, capacity=12), [2, 0, 2], heard(model, 3)
+        state, rows, memory = State(3, capacity=12, spare=5), [2, 0, 2], heard(model, 3)
         model(tokens_BT[:, :5], state, memory=memory)
         state.select(rows)
         new_BT = tokens_BT[:, 5:8]

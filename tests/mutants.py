@@ -20,7 +20,7 @@ import laws
 from plainformer import formulas, kernels, layers, ledger, reference, tree
 from plainformer import model as m
 from plainformer import spec as s
-from plainformer.generation import decoding
+from plainformer.generation import reading
 from plainformer.states import State, Where
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -66,7 +66,7 @@ def masks(see: Callable[[Any, Any], Any]) -> tuple[Break, Break]:
         original = Where.allowed
 
         def allowed(self: Where, window: int | None, n_keys: int) -> Tensor:
-            return see(self.ago(n_keys), window) if self.causal else original(self, window, n_keys)
+            return see(self.ago(window, n_keys), window) if self.causal else original(self, window, n_keys)
 
         patch.setattr(Where, "allowed", allowed)
         patch.setattr(Where, "mask", lambda self, window, n_keys, bias: (self.allowed(window, n_keys), False))
@@ -95,6 +95,7 @@ def scores(make: Callable[[Any, Any, Any, Any, float, Any], tuple[Any, Any]]) ->
         for room in (m, kernels):
             patch.setattr(room, "attention", plain)
             patch.setattr(room, "fused_attention", fused)
+        patch.setattr(m.Attention, "fused", staticmethod(fused))
 
     def in_reference(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(formulas, "attention", lambda q, k, v, see, scale, *none: make(np, q, k, v, scale, see))
@@ -213,8 +214,8 @@ def detached_spread(patch: pytest.MonkeyPatch) -> None:
 
 def one_state_for_all(patch: pytest.MonkeyPatch) -> None:
     kept: dict[int, Any] = {}
-    original = decoding.State
-    patch.setattr(decoding, "State", lambda n_rows, _: kept.setdefault(n_rows, original(n_rows, 64)))
+    original = reading.State
+    patch.setattr(reading, "State", lambda n_rows, _: kept.setdefault(n_rows, original(n_rows, 64)))
 
 
 def one_state_for_all_defined(patch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,7 @@ EVERY_HEAD = rule(
     s.Attention, lambda original: lambda part: original(replace(part, n_kv_heads=part.n_heads)), cache.kept
 )
 NO_WINDOW = rule(s.Attention, lambda original: lambda part: original(replace(part, window=None)), cache.kept)
-ROOMIER = breaks(State, "__init__", lambda original: lambda self, n, capacity: original(self, n, capacity + 1))
+ROOMIER = breaks(State, "__init__", lambda original: lambda self, n, capacity, *spare: original(self, n, capacity + 1))
 WIDER = breaks(
     Where, "allowed", lambda original: lambda self, window, n: original(self, None if window is None else window + 1, n)
 )

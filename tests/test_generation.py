@@ -11,7 +11,7 @@ import torch
 
 from automata import chain, coin, tiny_spec
 from plainformer import PlainformerError, cost
-from plainformer.generation import Decoding, Generation, Sampling, decoding, generate
+from plainformer.generation import Decoding, Generation, Sampling, decoding, generate, reading
 from plainformer.generation.sampling import draw
 from plainformer.model import Transformer
 from specs import TINY, arrays_of, drawn, spec_of, tokens_of
@@ -57,7 +57,7 @@ def test_a_row_is_the_same_alone_and_in_a_batch_cached_and_not_at_once_and_in_ch
         "other order": lambda: generate(model, prompts[::-1], n_new, seed=5).new[::-1],
     }
     for chunk in (512, 3):
-        monkeypatch.setattr(decoding, "CHUNK", chunk)
+        monkeypatch.setattr(reading, "CHUNK", chunk)
         for way, run in ways.items():
             heard.clear()
             assert run() == want, f"{way}, chunks of {chunk}"

@@ -68,8 +68,10 @@ class Attention(nn.Module):
                 cos, sin = where.turns(part.scores.rotary, q_BHTK.dtype)
                 q_BHTK, k_BGSK = (rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGSK))
             if where.state:
-                k_BGSK, v_BGSK = where.state.append(place, k_BGSK, v_BGSK, where.positions_RT)
-            bias = where.bias(k_BGSK.shape[2], part.n_heads if part.scores.alibi else None, q_BHTK.dtype)
+                k_BGSK, v_BGSK = where.state.append(
+                    place, k_BGSK, v_BGSK, where.positions_RT, part.window, where.lengths
+                )
+            bias = where.bias(part.window, k_BGSK.shape[2], part.n_heads if part.scores.alibi else None, q_BHTK.dtype)
             out_BHTK = self.attend(q_BHTK, k_BGSK, v_BGSK, where, place, bias)
         return cast(Tensor, self.out(out_BHTK.transpose(1, 2).flatten(-2)))
 
@@ -384,8 +386,7 @@ class Transformer(nn.Module):
         stack = self.decoder if spec.decoder else self.encoder
         x_BTD = cast(Tensor, stack(self.embedding(tokens_BT, where), where))
         if state:
-            n_read = n_new or [tokens_BT.shape[1]] * len(starts)
-            state.lengths = [a + b for a, b in zip(starts, n_read, strict=True)]
+            state.read(n_new or [tokens_BT.shape[1]] * len(starts))
         return x_BTD
 
     def logits(self, x_BTD: Tensor, n_new: list[int] | None = None) -> Tensor:

@@ -83,11 +83,24 @@ def pairs(length: int, window: int | None) -> int:
 
 
 def decoding(cost: Cost, step: Work) -> int:
-    """Operations of one step: what the encoder said is there already."""
+    """Operations of one step: what the encoder said is there already, and of a window its own keys alone."""
     spec = cost.spec
     if spec.decoder is None or spec.encoder is None:
-        return flops(spec, step)
-    return sum(flops(part, step) for part in (spec.embedding, spec.decoder, spec.head)) - made_once(cost, step)
+        return flops(spec, step) - beyond_windows(cost, step)
+    whole = sum(flops(part, step) for part in (spec.embedding, spec.decoder, spec.head))
+    return whole - made_once(cost, step) - beyond_windows(cost, step)
+
+
+def beyond_windows(cost: Cost, step: Work) -> int:
+    """Scores of keys that no window reaches, which the rule of a whole pass counts and a step's cache has not."""
+    stack, total = cost.spec.main, 0
+    for i in stack.passes or range(len(stack.layers)):
+        for residual in stack.layers[i]:
+            window = window_of(residual)
+            if window is not None and window < step.n_all and stack.causal:
+                seen = Work(step.batch_size, step.n_new, window, step.n_source)
+                total += flops(residual, step) - flops(residual, seen)
+    return total
 
 
 def made_once(cost: Cost, step: Work) -> int:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from plainformer.generation.decoding import Decoding, FinishReason, Generation, Row, generate
+from plainformer.generation.beams import Beams, search
+from plainformer.generation.decoding import Decoding, FinishReason, Generation, PastContext, Request, Row, generate
+from plainformer.generation.published import Published, published
+from plainformer.generation.rules import Rules
 from plainformer.generation.sampling import Sampling, draw, probabilities
 from plainformer.generation.writing import TextStream, pieces
 
 __all__ = [
+    "Beams",
     "Decoding",
     "FinishReason",
     "Generation",
+    "PastContext",
+    "Published",
+    "Request",
     "Row",
+    "Rules",
     "Sampling",
     "TextStream",
     "draw",
     "generate",
     "pieces",
     "probabilities",
+    "published",
+    "search",
 ]

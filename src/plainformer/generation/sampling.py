@@ -98,6 +98,13 @@ def probabilities(logits_V: Array, sampling: Sampling) -> Array:
     return p_V
 
 
+def log_probabilities(logits_V: Array) -> Array:
+    """ln p_V by the scores alone, in float64."""
+    off_V = logits_V - logits_V.max()
+    ln_p_V: Array = off_V - np.log(np.exp(off_V).sum())
+    return ln_p_V
+
+
 def draw(logits_V: Array, sampling: Sampling, rng: np.random.Generator) -> int:
     """One token. Takes one number from `rng`, none where the best token is taken."""
     ids_N, p_N = choices(logits_V, sampling)

@@ -1,0 +1,80 @@
+"""How a published folder has its model write: generation_config.json, or the same keys of its config.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from plainformer.faults import refuse
+from plainformer.generation.beams import Beams
+from plainformer.generation.rules import Rules
+from plainformer.huggingface.json_files import read_object
+
+FILE = "generation_config.json"
+
+
+@dataclass(frozen=True)
+class Published:
+    """start: the token that an encoder-decoder's text begins with. stop_ids: those that end one."""
+
+    start: int | None = None
+    stop_ids: tuple[int, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    beams: Beams = field(default_factory=lambda: Beams(n_beams=1))
+
+
+def published(folder: str | Path) -> Published:
+    """Read it; a folder without either file says nothing. Refused by file and key: a value of another kind."""
+    path = next((p for name in (FILE, "config.json") if os.path.isfile(p := Path(folder) / name)), None)
+    if path is None:
+        return Published()
+    said = Said(str(path), read_object(str(path), str(path)))
+    start = said.number("decoder_start_token_id")
+    if start is None and path.name == FILE and os.path.isfile(Path(folder) / "config.json"):
+        beside = str(Path(folder) / "config.json")
+        start = Said(beside, read_object(beside, beside)).number("decoder_start_token_id")
+    rules = Rules(
+        repetition_penalty=said.real("repetition_penalty", 1.0),
+        no_repeat=said.number("no_repeat_ngram_size") or 0,
+        min_length=said.number("min_length") or 0,
+        first=said.number("forced_bos_token_id"),
+        last=said.number("forced_eos_token_id"),
+        never=said.numbers("suppress_tokens"),
+    )
+    stopping = said.keys.get("early_stopping") or False
+    early: bool | Literal["never"] = "never" if stopping == "never" else bool(stopping)
+    beams = Beams(
+        n_beams=said.number("num_beams") or 1, length_penalty=said.real("length_penalty", 1.0), early_stopping=early
+    )
+    start = said.number("bos_token_id") if start is None else start
+    return Published(start, said.numbers("eos_token_id"), rules, beams)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A file's keys, asked for by the kind of value that they must have."""
+
+    file: str
+    keys: Mapping[str, Any]
+
+    def number(self, key: str) -> int | None:
+        """A whole number; of a list the first; None where nothing is said."""
+        return next(iter(self.numbers(key)), None)
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        value = self.keys.get(key)
+        found = value if isinstance(value, list) else [] if value is None else [value]
+        if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in found):
+            raise refuse(f"{self.file}: {key}", value, "must be a whole number of at least 0, or a list of them")
+        return tuple(found)
+
+    def real(self, key: str, unsaid: float) -> float:
+        value = self.keys.get(key)
+        if value is None:
+            return unsaid
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise refuse(f"{self.file}: {key}", value, "must be a number")
+        return float(value)
