@@ -19,7 +19,7 @@ from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.spec import Spec
 from plainformer.states import State, Where
-from plainformer.tree import rewrite
+from plainformer.tree import rewrite, walk
 
 SIZES = {"vocab_size": 30, "max_seq_len": 12, "d_model": 12, "n_layers": 2, "n_heads": 2}
 BART = encoder_decoders.bart(
@@ -188,7 +188,7 @@ def test_a_query_that_sees_nothing_gets_nothing_from_the_fused_kernel_too() -> N
     torch.testing.assert_close(plain, fused, rtol=0, atol=1e-12)
 
 
-def test_a_router_s_groups_that_are_not_said_keep_a_model_from_running() -> None:
+def test_a_router_s_groups_are_said() -> None:
     from plainformer.huggingface import read
 
     sizes = {
@@ -202,4 +202,7 @@ def test_a_router_s_groups_that_are_not_said_keep_a_model_from_running() -> None
     routed = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_shared_experts": 1}
     config = {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], **sizes, **latent, **routed}
     assert read(config | {"topk_method": "greedy", "routed_scaling_factor": 1.0}).unsaid == ()
-    assert read(config | {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1}).unsaid
+    grouped = read(config | {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1})
+    assert grouped.unsaid == ()
+    routers = [part for _, part in walk(grouped.spec) if isinstance(part, s.SoftmaxRouter)]
+    assert {(router.n_groups, router.n_chosen_groups) for router in routers} == {(2, 1)}
