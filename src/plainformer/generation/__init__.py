@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plainformer.generation.beams import Beams, search
 from plainformer.generation.decoding import Decoding, FinishReason, Generation, PastContext, Request, Row, generate
+from plainformer.generation.encoders import Filled, fill, vectors
 from plainformer.generation.published import Published, published
 from plainformer.generation.rules import Rules
 from plainformer.generation.sampling import Sampling, draw, probabilities
@@ -12,6 +13,7 @@ from plainformer.generation.writing import TextStream, pieces
 __all__ = [
     "Beams",
     "Decoding",
+    "Filled",
     "FinishReason",
     "Generation",
     "PastContext",
@@ -22,9 +24,11 @@ __all__ = [
     "Sampling",
     "TextStream",
     "draw",
+    "fill",
     "generate",
     "pieces",
     "probabilities",
     "published",
     "search",
+    "vectors",
 ]
