@@ -66,7 +66,7 @@ flow(
 # **Formula.** Attention, feed-forward and two norms of a block of GPT-2:
 #
 # $$
-# n_{\mathrm{block}} = \underbrace{4 d^2 + 4 d}_{\mathrm{attention}} + \underbrace{8 d^2 + 5 d}_{\mathrm{feed-forward}}
+# n_{\mathrm{block}} = \underbrace{4 d^2 + 4 d}_{\mathrm{attention}} + \underbrace{8 d^2 + 5 d}_{\text{feed-forward}}
 # + \underbrace{4 d}_{\mathrm{norms}} = 12 d^2 + 13 d
 # $$
 #
