@@ -166,6 +166,20 @@ def test_links_lead_to_the_same_things_on_the_site() -> None:
     )
 
 
+def test_a_bar_in_a_table_s_code_is_a_bar() -> None:
+    page = "| a | `x \\| y` | b |\nno table: `x \\| y`\n```\n| `x \\| y` |\n```\n"
+    assert part("hooks").without_bars(page) == ("| a | `x | y` | b |\nno table: `x \\| y`\n```\n| `x \\| y` |\n```\n")
+
+
+def test_a_picture_keeps_seven_tenths_of_its_width() -> None:
+    hooks = part("hooks")
+    found = hooks.PICTURE.search('<p><img alt="a" src="pictures/size.svg" width="645" /></p>')
+    made = hooks.in_colour(found, ROOT / "docs")
+    assert made.count("min-width: 451px") == 2
+    assert 'src="pictures/size.light.svg" class="on-light"' in made
+    assert 'src="pictures/size.dark.svg" class="on-dark"' in made
+
+
 def test_a_linked_folder_brings_its_files() -> None:
     found = part("hooks").linked_sources({"docs/x.md": "[g](../src/plainformer/gradients) [l](laws.md)"})
     assert "src/plainformer/gradients/parts.py" in found

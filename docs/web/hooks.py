@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from html import escape, unescape
 from pathlib import Path
@@ -76,6 +76,17 @@ def relinked(text: str, path: str) -> str:
         return said[1] + posixpath.relpath(place(target), posixpath.dirname(place(path)) or ".") + mark + title
 
     return "".join(part if part.startswith("```") else LINK.sub(led, part) for part in FENCE.split(text))
+
+
+def without_bars(text: str) -> str:
+    """The page with `a \\| b` in a table's code as `a | b`: this Markdown would show the stroke that forges want."""
+
+    def bare(row: re.Match[str]) -> str:
+        return re.sub(r"`[^`]*`", lambda code: code[0].replace(r"\|", "|"), row[0])
+
+    return "".join(
+        part if part.startswith("```") else re.sub(r"^\|.*$", bare, part, flags=re.M) for part in FENCE.split(text)
+    )
 
 
 def source_page(path: str) -> str:
@@ -156,7 +167,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     where = page.file.src_uri
     if where.startswith("source/"):
         return markdown
-    text = relinked(markdown, origin(where)).replace("<details>", '<details markdown="1">')
+    text = without_bars(relinked(markdown, origin(where))).replace("<details>", '<details markdown="1">')
     text = re.sub(r"^(```\w+) .+$", r"\1", text, flags=re.M)  # words after a fence's language are for the tests
     needs = {"pyodide": config.extra["pyodide"], "wheel": wheel()[0]}
     if lesson := next((one for one in written() if where == f"lessons/{one.page}.md"), None):
@@ -177,13 +188,16 @@ def as_mathml(found: re.Match[str]) -> str:
     return f'<div class="formula">{drawn}</div>' if block else drawn
 
 
-def in_colour(found: re.Match[str]) -> str:
-    """A picture twice; the page's colours show one of them."""
-    one: Callable[[str], str] = lambda kind: re.sub(  # noqa: E731
-        r"\.svg\"", f'.{kind}.svg" class="on-{kind}" loading="lazy"', found[0], count=1
-    )
-    return f'<span class="picture">{one("light")}{one("dark")}</span>'
+def in_colour(found: re.Match[str], folder: Path) -> str:
+    """A picture twice; the page's colours show one of them. It scrolls before its words grow too small to read."""
+    width = re.search(r'width="([\d.]+)"', (folder / f"{found[1]}.svg").read_text(encoding="utf-8"))
+    assert width, found[1]
+    least = f'style="min-width: {0.7 * float(width[1]):.0f}px" loading="lazy"'
+    both = (found[0].replace('.svg"', f'.{kind}.svg" class="on-{kind}" {least}', 1) for kind in ("light", "dark"))
+    return f'<span class="picture">{"".join(both)}</span>'
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    return PICTURE.sub(in_colour, FORMULA.sub(as_mathml, html))
+    """Formulas and pictures as only a site can show them."""
+    folder = ROOT / "docs" / posixpath.dirname(page.file.src_uri)
+    return PICTURE.sub(lambda found: in_colour(found, folder), FORMULA.sub(as_mathml, html))
