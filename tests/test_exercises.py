@@ -130,6 +130,33 @@ def test_a_wrong_solution_is_named(thing: str, old: str, new: str, key: str, tmp
     assert key in answer.said or key in [k for m in answer.mistakes for k in (m.key, *m.also)]
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("softmax", "keepdims=True", "keepdims=False", "could not be broadcast"),
+        ("attention", "np.where(allowed, scores, -np.inf)", "scores + allowed", "mask-added"),
+        ("multi_head_attention", "may_see(x.shape[-2], x.shape[-2])", "None", "mask-none"),
+    ],
+)
+def test_an_exercise_asks_what_its_words_say_and_another_file_what_fits(
+    name: str, old: str, new: str, told: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One axis alone, a mask of another kind, no causality: right in code of one's own, not in these exercises."""
+    theirs = SOLVED.read_text(encoding="utf-8")
+    first, last = defined(SOLVED, theirs)[name]
+    lines = theirs.splitlines(keepends=True)
+    body = "".join(lines[first:last])
+    assert old in body
+    text = "".join(lines[:first]) + body.replace(old, new) + "".join(lines[last:])
+    said(capsys, "exercise", name, "--to", "my.py")
+    for path, verdict in ((here / "my.py", "wrong"), (here / "own.py", "right")):
+        path.write_text(text, encoding="utf-8")
+        answer = json.loads(said(capsys, "check", path.name, "--only", name, "--json", status=4 * (verdict != "right")))
+        (one,) = (each for each in answer["answers"] if each["thing"] == name)
+        assert (one["verdict"] == "right") == (verdict == "right")
+        assert (told in json.dumps(one)) == (verdict != "right")
+
+
 # --- nothing is lost -------------------------------------------------------------------------------------------------
 
 

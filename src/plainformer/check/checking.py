@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from plainformer.check.layouts import Unplaced, shapes_of
 from plainformer.check.process import MEMORY, Reply, Theirs, Trouble
 from plainformer.check.slopes import slopes_checked
 from plainformer.check.steps import Array, Doing
-from plainformer.check.topic import Inputs
+from plainformer.check.topic import Inputs, Topic
 from plainformer.check.training_judged import judge_training
 from plainformer.check.walking import place_of_difference, walked
 from plainformer.check.weightless import judge_without_weights
@@ -49,15 +49,17 @@ def check_file(
     seconds: float = 10.0,
     memory: int = MEMORY,
     told: Callable[[Answer], None] = lambda answer: None,
+    asked: Mapping[str, Topic] | None = None,
 ) -> Report:
     """Check all that a file offers, or `only` the things and topics of these names; `told` hears each answer at once.
 
-    seconds: for one call of theirs; memory: bytes. Refuses what is no file, and names that nothing bears.
+    seconds: for one call of theirs; memory: bytes; asked: of things by name, a topic that leaves less open. Refuses
+    what is no file, and names that nothing bears.
     """
     if not path.is_file():
         raise refuse("FILE", str(path), "is no file", "give a Python file")
     with Theirs(path, memory, seconds) as theirs:
-        return check_within(theirs, path, only, seed, told)
+        return check_within(theirs, path, only, seed, told, asked)
 
 
 def check_within(
@@ -66,6 +68,7 @@ def check_within(
     only: Sequence[str] = (),
     seed: int = 0,
     told: Callable[[Answer], None] = lambda answer: None,
+    asked: Mapping[str, Topic] | None = None,
 ) -> Report:
     """The same in a process that is there already: for several files, one after the other."""
     described = theirs.open(path)
@@ -76,6 +79,7 @@ def check_within(
     answers: list[Answer] = []
     for plan in plans(described.facts["things"], path, only):
         start = time.monotonic()
+        plan = replace(plan, topic=(asked or {}).get(plan.thing, plan.topic))
         answer = check_thing(theirs, plan, path, seed) if not is_blank(plan.source) else not_begun(plan, path)
         answers.append(replace(answer, seconds=round(time.monotonic() - start, 3)))
         told(answers[-1])
@@ -91,9 +95,9 @@ def plans(things: Sequence[Thing], path: Path, only: Sequence[str]) -> list[Plan
             best[thing["name"]] = plan
     found = sorted(best.values(), key=lambda plan: plan.line)
     if not found:
-        names = ", ".join(thing["name"] for thing in things[:8]) or "nothing"
+        names = f" ({', '.join(thing['name'] for thing in things[:8])})" if things else ": no function and no class"
         hint = "check --list names what is known; --adapter OUT.py writes them beside yours"
-        raise refuse("FILE", path.name, f"holds nothing with a known name ({names})", hint)
+        raise refuse("FILE", path.name, f"holds nothing with a known name{names}", hint)
     if only:
         asked = {binding.short(one) for one in only}
         known = {binding.short(name) for plan in found for name in (plan.topic.name, plan.thing)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from plainformer.check import Answer
+from plainformer.check.topic import Topic
 from plainformer.exercises.blanks import store
 from plainformer.exercises.table import EXERCISES, Exercise
 from plainformer.faults import refuse
@@ -46,6 +47,10 @@ class Progress:
         for answer in answers:
             if answer.thing in mine:
                 mine[answer.thing] = VERDICTS.get(answer.verdict, answer.verdict)
+
+    def judged_as(self, file: str) -> Mapping[str, Topic]:
+        """Of the exercises in a file, what their words ask."""
+        return {one.name: one.judged_as for one in EXERCISES if one.name in self.verdicts.get(file, {})}
 
     def of_exercise(self, exercise: Exercise) -> str:
         """Right, if it is so in any file; else the newest word on it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ WIDTH = 100  # columns of a blank
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
     """One thing to write. `law`: in words; `steps`: whose lines are its formula; `example`: in place of some of the
-    topic's example inputs; `code`: all but the words, in which ... stands for them."""
+    topic's example inputs; `code`: all but the words, in which ... stands for them; `settled`: what its words say of
+    that which the topic leaves open."""
 
     topic: str
     name: str  # of the function or class
@@ -30,6 +31,7 @@ class Exercise:
     code: str
     example: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)  # inputs by hand, and how they are called; none: all
+    settled: Mapping[str, Any] = field(default_factory=dict)
     module: str = "numpy"
 
     @property
@@ -39,6 +41,13 @@ class Exercise:
     @property
     def of(self) -> Topic:
         return TOPICS[self.topic]
+
+    @property
+    def judged_as(self) -> Topic:
+        """Its topic as its words have it: what they settle is not open any more, and leading axes are met."""
+        left = (replace(one, choices=(self.settled[one.name],)) if one.name in self.settled else one
+                for one in self.of.open)  # fmt: skip
+        return replace(self.of, open=tuple(left), ranks=self.of.ranks[:1])
 
     @property
     def read(self) -> Lesson:
@@ -96,10 +105,11 @@ EXERCISES: tuple[Exercise, ...] = (
              law="The mean surprise, in nats, at the tokens that came. logits (..., V), targets (...) whole numbers.",
              code=function("cross_entropy(logits, targets)")),
     Exercise(topic="layer_norm", name="layer_norm", lesson=1, steps=("norm.mean", "norm.variance", "norm"),
-             law="Each token's numbers, centred and brought to one size, then stretched by gain and moved by bias.",
+             law="Each token's numbers, centred and brought to one size, then stretched by gain and moved by bias. "
+                 "x (..., D).",
              code=function("layer_norm(x, gain, bias, eps=1e-5)")),
     Exercise(topic="rms_norm", name="rms_norm", lesson=1, steps=("rms.read", "rms"),
-             law="Each token's numbers brought to one size, not centred, then stretched by gain.",
+             law="Each token's numbers brought to one size, not centred, then stretched by gain. x (..., D).",
              code=function("rms_norm(x, gain, eps=1e-6)")),
     Exercise(topic="gelu", name="gelu", lesson=1, steps=("act",),
              law="Large numbers pass, very negative ones become 0, and in between it is smooth. Either form.",
@@ -115,22 +125,24 @@ EXERCISES: tuple[Exercise, ...] = (
              steps=("attn.scores", "attn.scale", "attn.mask", "attn.weights", "attn.mix"),
              law="Each query asks all keys that it may see, and gets the mean of their values, weighted by how well "
                  "they answer. q (..., T, d_head), k and v (..., S, d_head), allowed (T, S): True where it may see.",
-             code=function("attention(q, k, v, allowed=None)"),
+             code=function("attention(q, k, v, allowed=None)"), settled={"mask_as": "true may be seen"},
              shown={"q": "q", "k": "k", "v": "v", "allowed": "allowed"}),
     Exercise(topic="multi_head_attention", name="multi_head_attention", lesson=2,
              steps=("heads.roles", "heads.split", "attention", "heads.join", "heads.out"),
              law="Several attentions side by side, each over its own part of the width, causal: a token sees itself "
                  "and earlier ones. x (..., T, D); matrices act as x @ w.",
-             code=function("multi_head_attention(x, w_q, w_k, w_v, w_o, n_heads)")),
+             code=function("multi_head_attention(x, w_q, w_k, w_v, w_o, n_heads)"), settled={"causal": True}),
     Exercise(topic="multi_head_attention", name="grouped_query_attention", lesson=2, steps=("heads.repeat", "heads"),
              law="The same with fewer heads of keys and values: each serves a group of neighbouring query heads. w_k "
                  "and w_v are (D, n_kv_heads * d_head).",
-             code=function("grouped_query_attention(x, w_q, w_k, w_v, w_o, n_heads, n_kv_heads)"), example=GROUPED),
+             code=function("grouped_query_attention(x, w_q, w_k, w_v, w_o, n_heads, n_kv_heads)"), example=GROUPED,
+             settled={"causal": True}),
     Exercise(topic="rotary", name="rotary", lesson=3, steps=("rotary.frequencies", "rotary.turn"),
              law="Pairs of numbers turn, the further the later the token stands, so that a score depends on distance. "
                  "x (..., T, d_head), the first token at position start. Either way of pairing.",
              code=function("rotary(x, start=0, theta=10000.0)"), shown={"x": "x", "start": "start", "theta": "theta"}),
     Exercise(topic="block", name="Block", lesson=4, steps=("block", "block.norms"), code=BLOCK, example=SILENT,
+             settled={"causal": True},
              law="Two parts, each read from a normed stream and added to it: attention (causal, biases too), then the "
                  "feed-forward with gelu. x (..., T, D). Use what you have written. Its weights keep their names.",
              shown={"x": "x", "attn.o.w": "W_o", "attn.o.b": "b_o", "mlp.down.w": "W2", "mlp.down.b": "b2"}),
