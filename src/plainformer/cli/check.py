@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from plainformer.faults import refuse
 
 if TYPE_CHECKING:
     from plainformer.check import Answer
+    from plainformer.exercises import Progress
 
 DIFFERS = 4  # the exit status where something of theirs is not right
 
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise refuse("--seconds, --memory", (args.seconds, args.memory), "must be above 0, at most 3600 and 1024")
     from plainformer.check import check_file
     from plainformer.check.answer import write
+    from plainformer.exercises.progress import NAME
 
     path = Path(args.file)
     if args.adapter:
@@ -60,8 +61,13 @@ def run(args: argparse.Namespace) -> int:
             write(sys.stdout, [answer])
             sys.stdout.flush()
 
-    report = check_file(path, args.only, args.seed, args.seconds, int(args.memory * 2**30), told)
-    remember(path, report.answers)
+    progress = progress_beside(path)
+    asked = progress.judged_as(path.name) if progress else None
+    report = check_file(path, args.only, args.seed, args.seconds, int(args.memory * 2**30), told, asked)
+    if progress:
+        progress.judged(path.name, report.answers)
+        progress.keep()
+        print(f"remembered in {path.parent / NAME}; plainformer exercise shows what is next", file=sys.stderr)
     if args.json:
         facts = {"file": report.file, "seed": report.seed, "right": report.is_fine}
         print(json.dumps({**facts, "answers": [one.as_json() for one in report.answers]}))
@@ -71,16 +77,12 @@ def run(args: argparse.Namespace) -> int:
     return 0 if report.is_fine else DIFFERS
 
 
-def remember(path: Path, answers: Sequence[Answer]) -> None:
-    """Of exercises, the verdicts: in the file of progress beside them, if there is one."""
+def progress_beside(path: Path) -> Progress | None:
+    """Where the file holds exercises: the progress that is kept beside it."""
     from plainformer.exercises.progress import NAME, Progress
 
-    if (path.parent / NAME).is_file():
-        progress = Progress.of(path.parent)
-        if path.name in progress.verdicts:
-            progress.judged(path.name, answers)
-            progress.keep()
-            print(f"remembered in {path.parent / NAME}; plainformer exercise shows what is next", file=sys.stderr)
+    progress = Progress.of(path.parent) if (path.parent / NAME).is_file() else None
+    return progress if progress and path.name in progress.verdicts else None
 
 
 def behaving(path: Path, args: argparse.Namespace) -> int:
