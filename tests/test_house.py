@@ -89,6 +89,7 @@ def test_every_room_stands_in_the_import_contracts() -> None:
         "training",
         "generation",
         "probing",
+        "porting",
         "measuring",
         "cli",
     }

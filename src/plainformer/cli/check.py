@@ -31,6 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--adapter", metavar="OUT.py", help="write a file that calls FILE.py by our signatures, and stop"
     )
+    parser.add_argument("--weights", metavar="THEIRS", help="a folder or a file of weights: why are its logits others?")
+    parser.add_argument("--like", metavar="MODEL", help="with --weights: what they should be; its config reads a file")
+    parser.add_argument("--logits", metavar="FILE", help="tokens and logits (.npz, .safetensors); else MODEL's own")
     parser.add_argument("--json", action="store_true", help="one object: every answer")
     parser.epilog = (
         "Exit status: 0 everything is right; 4 something is not, or broke, or could not be called; 2 the request "
@@ -41,6 +44,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.list or args.mistakes:
         return listed(args)
+    if args.weights or args.like or args.logits:
+        from plainformer.cli.porting import compared
+
+        return compared(args)
     if args.file is None:
         raise refuse("FILE.py", None, "is missing", "plainformer check my.py; --list names what is known")
     if not (0 < args.seconds <= 3600 and 0 < args.memory <= 1024):
