@@ -16,7 +16,7 @@ import importlib.util
 import re
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -40,6 +40,21 @@ def cases() -> Path:
     if os.environ.get("PLAINFORMER_REQUIRE_CASES"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit status, stdout and stderr of a command line."""
+
+    from plainformer.cli import main
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(words)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
 
 
 # --- no silent skip ---------------------------------------------------------------------------------------------------

@@ -16,24 +16,10 @@ import pytest
 
 from automata import COIN, UNICODE, automaton, bytes_and_end, chain, characters, coin, run_folder, text_chain, tiny_spec
 from plainformer.cli import generate as command
-from plainformer.cli import main
 from plainformer.generation import decoding
 from plainformer.model import Transformer
 
 Asked = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Asked:
-    """Exit status, stdout and stderr of a command line."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(words)
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

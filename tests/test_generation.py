@@ -11,7 +11,7 @@ import torch
 
 from automata import chain, coin, tiny_spec
 from plainformer import PlainformerError, cost
-from plainformer.generation import Decoding, Generation, Sampling, decoding, generate, reading
+from plainformer.generation import Decoding, Generation, Rules, Sampling, decoding, generate, reading
 from plainformer.generation.sampling import draw
 from plainformer.model import Transformer
 from specs import TINY, arrays_of, drawn, spec_of, tokens_of
@@ -217,6 +217,69 @@ def test_a_model_that_sees_the_future_or_has_no_head_is_not_continued() -> None:
     for other in (replace(spec, head=None), replace(spec, decoder=replace(spec.decoder, causal=False))):
         with pytest.raises(PlainformerError, match="cannot be continued"):
             generate(Transformer(other), [1], 1)
+
+
+# --- past the context -------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def slid(model: Transformer, prompt: list[int], n_new: int) -> list[int]:
+    """By hand: each best token from what is read; a full row's older half is dropped."""
+    read, new, full = list(prompt), [], model.spec.max_seq_len
+    for _ in range(n_new):
+        read = read if len(read) <= full else read[-(full // 2) :]
+        new.append(int(model(torch.tensor([read]))[0, -1].argmax()))
+        read = [*read, new[-1]]
+    return new
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_rows_slide_past_the_context_each_at_its_own_time(name: str, cached: bool) -> None:
+    """A context of 24: rows of 3, 20 and 24 tokens drop their older halves at different steps, and twice."""
+    model = of_weight(name)
+    row = tokens_of(model.spec, 1, 24)[0].tolist()
+    prompts, n_new = [row[:3], row[4:24], row], 35
+    found = generate(model, prompts, n_new, temperature=0, cached=cached, past_context="slide")
+    assert found.new == [slid(model, prompt, n_new) for prompt in prompts]
+    assert found.finish_reasons == ["length"] * 3
+    assert [row.dropped for row in found.rows] == [13, 39, 39]
+
+
+def test_what_happens_past_the_context_is_one_of_three() -> None:
+    model = Transformer(tiny_spec())
+    with pytest.raises(PlainformerError, match="past_context"):
+        generate(model, [0], 3, past_context="wrap")  # type: ignore[arg-type]
+    assert generate(model, [0] * 30, 9, past_context="stop").finish_reasons == ["context"]
+    with pytest.raises(PlainformerError, match="max_seq_len"):
+        generate(model, [0] * 33, 9, past_context="slide")
+
+
+# --- what is forced, forbidden and told -------------------------------------------------------------------------------
+
+
+def test_ln_p_of_each_token_is_the_model_s_own_whatever_narrows_the_choice() -> None:
+    model = of_weight("llama")
+    row = tokens_of(model.spec, 1, 9)[0].tolist()
+    prompts = [row[:4], row[:9], row[:1]]
+    found = generate(model, prompts, 6, temperature=1.7, top_k=3, repetition_penalty=1.5, logprobs=True)
+    for prompt, new, got in zip(prompts, found.new, found.logprobs, strict=True):
+        with torch.no_grad():
+            ln_p_TV = model(torch.tensor([prompt + new]))[0].log_softmax(-1)
+        want = [float(ln_p_TV[len(prompt) - 1 + i, token]) for i, token in enumerate(new)]
+        assert got == pytest.approx(want, rel=1e-10)
+    assert generate(model, prompts, 2).logprobs == [[], [], []]
+    with pytest.raises(PlainformerError, match="logprobs"):
+        generate(model, prompts, 2, n_beams=2, logprobs=True)
+
+
+def test_what_a_row_holds_is_less_likely_by_the_penalty() -> None:
+    rules, scores_V = Rules(repetition_penalty=2.0), np.array([3.0, -1.0, 2.0, -4.0])
+    assert rules.apply(scores_V, [0, 3, 3], 9, ()).tolist() == [1.5, -1.0, 2.0, -8.0]
+    assert scores_V.tolist() == [3.0, -1.0, 2.0, -4.0]
+    model = chain({0: 1, 1: 0}, n=3)
+    assert generate(model, [0], 4, temperature=0).new == [[1, 0, 1, 0]]
+    assert generate(model, [0], 2, temperature=0, rules=Rules(no_repeat=1)).new == [[1, 2]]
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------

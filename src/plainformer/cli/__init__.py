@@ -20,6 +20,7 @@ COMMANDS = {
     "tokenize": ("plainformer.cli.tokenize", "a text of any size as tokens, made once and trained on often"),
     "train": ("plainformer.cli.train", "a GPT from a text; killed at any moment, it goes on from there"),
     "generate": ("plainformer.cli.generate", "text from a trained model, written as it comes"),
+    "embed": ("plainformer.cli.embed", "texts as vectors: the mean over a model's last states, or one of them"),
     "eval": ("plainformer.cli.evaluate", "how well a model predicts a text: each token once"),
     "inspect": ("plainformer.cli.inspect", "what a model does with a prompt: surprisal, causality, attention maps"),
     "check": ("plainformer.cli.check", "your own code held against the formulas, and the name of its mistake"),

@@ -5,24 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from unicodedata import category
 
+from plainformer.cli.asking import Asked, fitted, prompts_of, sourced, tell
 from plainformer.cli.trained import trained, wait_asleep
 from plainformer.faults import Fault, PlainformerError, refuse
 
 if TYPE_CHECKING:
-    from plainformer.generation import Row, Sampling
+    from plainformer.generation import Beams, Published, Row, Rules, Sampling
     from plainformer.model import Transformer
     from plainformer.text import Tokenizer
 
 ROWS_AT_ONCE = 64  # more are written in turns: each row holds the keys and values of its whole text
 TEMPERATURE = 0.8
+SAME = "without chance all samples of a prompt are the same text"
+NAMES = {"n_beams": "beams"}  # flags that are called otherwise than what they set
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the beginning; left out or empty, the text starts as after a newline if the vocabulary has one, "
         "else a space, else its first token",
     )
+    what.add_argument(
+        "--source", action="append", default=[], metavar="TEXT", help="what the encoder of a T5 or a BART reads"
+    )
+    what.add_argument("--chat", action="store_true", help="the prompt is what a user says, by the model's template")
     what.add_argument("--prompts", metavar="FILE", help="one prompt a line; an empty line is an empty prompt")
     what.add_argument("--samples", type=int, default=1, metavar="N", help="texts for each prompt (1)")
     ends = parser.add_argument_group("where to end")
@@ -43,12 +48,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     ends.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times"
     )
+    ends.add_argument(
+        "--past-context",
+        choices=("stop", "slide", "refuse"),
+        default="stop",
+        help="a full context ends the text (stop), or its older half is dropped and the rest read again (slide)",
+    )
     draw = parser.add_argument_group("how to choose each token")
     draw.add_argument("--temperature", type=float, metavar="X", help=f"below 1 bolder, above 1 wilder ({TEMPERATURE})")
     draw.add_argument("--top-k", type=int, metavar="N", help="of the N likeliest only; 0: of all (0)")
     draw.add_argument("--top-p", type=float, metavar="X", help="of the likeliest that hold this much together (1)")
     draw.add_argument("--min-p", type=float, metavar="X", help="of those at least X times as likely as the best (0)")
     draw.add_argument("--greedy", action="store_true", help="the likeliest always, as at temperature 0")
+    draw.add_argument(
+        "--repetition-penalty", type=float, metavar="X", help="above 1: what is there already is less likely (1)"
+    )
+    draw.add_argument("--beams", type=int, metavar="N", help="the likeliest text that N at a time find; not drawn")
+    draw.add_argument("--length-penalty", type=float, metavar="X", help="of beams: above 0 longer texts win (1)")
     draw.add_argument(
         "--seed", type=int, metavar="N", help="the same seed, the same text; left out, one is drawn and told"
     )
@@ -60,17 +76,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     form = parser.add_argument_group("how to say it")
     form.add_argument("--json", action="store_true", help="one object: seed, rows of new tokens and text, speed")
+    form.add_argument("--logprobs", action="store_true", help="with --json: ln p of each token, by the model alone")
     form.add_argument("--no-cache", action="store_true", help="read the whole text again for each token: to compare")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One text to write: where its prompt comes from, the prompt, its tokens, and which sample of it this is."""
-
-    where: str
-    prompt: str
-    tokens: list[int]
-    sample: int
 
 
 @dataclass
@@ -86,36 +93,101 @@ def run(args: argparse.Namespace) -> int:
     prompts = list(prompts_of(args))
     model, tokenizer = trained(args.model)
     quick(model, args.dtype)
-    sampling = sampling_of(args, seed_of(args))
-    asked = fitted(prompts, args, tokenizer, model.spec.max_seq_len)
-    if args.seed is None and not sampling.greedy:
-        tell(f"seed {sampling.seed} (drawn: --seed {sampling.seed} gives the same text)")
+    if model.spec.decoder is None:
+        from plainformer.cli.filling import filled
+
+        return filled(model, tokenizer, prompts, args)
+    way = way_of(args, model, tokenizer)
+    if model.spec.encoder is not None:
+        asked = sourced(args, tokenizer, way.published.start, model.spec.max_seq_len)
+    else:
+        asked = fitted(prompts, args, tokenizer, model.spec.max_seq_len)
+    if args.seed is None and not way.sampling.greedy and not way.beams:
+        tell(f"seed {way.sampling.seed} (drawn: --seed {way.sampling.seed} gives the same text)")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character gets a stand-in, not an error
     started, written = perf_counter(), []
     for start in range(0, len(asked), ROWS_AT_ONCE):
         some = asked[start : start + ROWS_AT_ONCE]
-        for one in write(model, tokenizer, some, sampling, args, stream=len(asked) == 1 and not args.json):
+        for one in write(model, tokenizer, some, way, args, stream=len(asked) == 1 and not args.json):
             written.append(one)
             if len(asked) > 1 and not args.json:
-                print(f"{heading(one.asked, args)}\n{shown(one.asked.prompt + one.text)}", flush=True)
+                before = "" if args.chat else one.asked.prompt
+                print(f"{heading(one.asked, args)}\n{shown(before + one.text)}", flush=True)
     seconds = perf_counter() - started
     n_new = sum(len(one.row.new) for one in written)
     if args.json:
-        rows = [
-            {
-                "prompt": one.asked.prompt,
-                "tokens": one.row.new,
-                "text": one.text,
-                "finish_reason": one.row.finish_reason,
-            }
-            for one in written
-        ]
-        said = {"seed": sampling.seed, "rows": rows, "tokens_per_second": n_new / max(seconds, 1e-9)}
+        rows = [in_json(one) for one in written]
+        said = {"seed": way.sampling.seed, "rows": rows, "tokens_per_second": n_new / max(seconds, 1e-9)}
         print(json.dumps(said))  # ASCII alone: the same text in every encoding, and nothing a terminal obeys
     else:
         tell(f"{n_new:,} tokens in {seconds:.2f} s: {n_new / max(seconds, 1e-9):,.0f} tokens/s")
     return 0
+
+
+def in_json(one: Written) -> dict[str, object]:
+    """A row; its source, its log-probabilities and its score where there are any."""
+    row = one.row
+    said: dict[str, object] = {"prompt": one.asked.prompt, "tokens": row.new, "text": one.text}
+    said["finish_reason"] = row.finish_reason
+    more = {"source": one.asked.source, "logprobs": row.logprobs or None, "score": row.score}
+    return said | {key: value for key, value in more.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How each token is chosen: by chance or as the best, or by beams; what is forced; where a text ends."""
+
+    sampling: Sampling
+    rules: Rules
+    published: Published
+    beams: Beams | None
+    stop_ids: tuple[int, ...]
+
+
+def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -> Way:
+    """The flags, and what the folder says of how its model is to write; told where that counts. An encoder-decoder
+    takes the best where nothing is said: it answers a text."""
+    from plainformer.generation import Beams, Rules, published
+
+    pair = model.spec.encoder is not None
+    if pair != bool(args.source):
+        rule = "this model has no encoder" if args.source else "an encoder-decoder reads a text before it writes one"
+        raise refuse("--source", args.source or None, rule, "use --prompt" if args.source else '--source "..."')
+    if pair and (args.prompts is not None or args.chat):
+        raise refuse("--source", args.source, "goes with a --prompt for the decoder alone")
+    told = published(args.model)
+    rules, n_beams, chosen = told.rules, args.beams, any_given(args, "temperature", "top_k", "top_p", "min_p")
+    if args.repetition_penalty is not None:
+        rules = as_flags(lambda: replace(rules, repetition_penalty=args.repetition_penalty))
+    if rules != Rules():
+        tell("as the folder says: " + ", ".join(f"{name} {value}" for name, value in differing(rules, Rules())))
+    if n_beams is None and pair and not chosen and not args.greedy and told.beams.n_beams > 1:
+        n_beams = told.beams.n_beams
+        tell(f"{n_beams} beams, as the folder says (--greedy takes each best token)")
+    beams = None
+    if n_beams is not None and n_beams != 1:
+        penalty = told.beams.length_penalty if args.length_penalty is None else args.length_penalty
+        beams = as_flags(lambda: replace(told.beams, n_beams=n_beams, length_penalty=penalty))
+        if args.samples > n_beams:
+            raise refuse("--samples", args.samples, f"{n_beams} beams find {n_beams} texts at most")
+    if pair and not chosen:
+        args.greedy = True
+    if args.samples > 1 and beams is None and (args.greedy or n_beams == 1):
+        raise refuse("--samples", args.samples, SAME, "give a temperature above 0, or --beams")
+    sampling = sampling_of(args, seed_of(args))
+    ends = told.stop_ids if pair and told.stop_ids else (*tokenizer.control.values(), *told.stop_ids)
+    assert isinstance(beams, Beams | None)
+    return Way(sampling, rules, told, beams, tuple(dict.fromkeys(ends)))
+
+
+def any_given(args: argparse.Namespace, *names: str) -> bool:
+    return any(getattr(args, name) is not None for name in names)
+
+
+def differing(one: object, other: object) -> list[tuple[str, object]]:
+    """The fields of one that the other has otherwise."""
+    return [(name, value) for name, value in vars(one).items() if value != vars(other)[name]]
 
 
 def quick(model: Transformer, dtype: str | None) -> None:
@@ -146,10 +218,6 @@ def seen(character: str) -> str:
     return chr(0x2400 + code) if code < 32 else f"<U+{code:04X}>"
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def check(args: argparse.Namespace) -> None:
     """Refuse flags that contradict each other, before anything is loaded."""
     faults = []
@@ -166,9 +234,19 @@ def check(args: argparse.Namespace) -> None:
             if getattr(args, flag) not in (None, 0):
                 rule = "--greedy takes the likeliest token always"
                 faults.append(Fault(flagged(flag), getattr(args, flag), rule, "give one of the two"))
-    if args.samples > 1 and (args.greedy or args.temperature == 0):
-        rule = "without chance all samples of a prompt are the same text"
-        faults.append(Fault("--samples", args.samples, rule, "give a temperature above 0"))
+    if args.samples > 1 and (args.greedy or args.temperature == 0) and not (args.beams or 0) > 1:
+        faults.append(Fault("--samples", args.samples, SAME, "give a temperature above 0"))
+    if args.beams is not None:
+        for flag in ("temperature", "top_k", "top_p", "min_p", "seed"):
+            if getattr(args, flag) is not None:
+                faults.append(Fault(flagged(flag), getattr(args, flag), "beams draw nothing", "give one of the two"))
+    elif args.length_penalty is not None and not args.source:
+        faults.append(Fault("--length-penalty", args.length_penalty, "is for --beams"))
+    if args.logprobs and (not args.json or (args.beams or 0) > 1):
+        rule = "are told with --json, one for each token that is chosen without beams"
+        faults.append(Fault("--logprobs", True, rule))
+    if args.chat and args.prompt is None and args.prompts is None:
+        faults.append(Fault("--chat", True, "needs what the user says", '--prompt "..."'))
     if faults:
         raise PlainformerError(faults)
     sampling_of(args, 0 if args.seed is None else args.seed)
@@ -192,89 +270,61 @@ def sampling_of(args: argparse.Namespace, seed: int) -> Sampling:
     from plainformer.generation import Sampling
 
     temperature = TEMPERATURE if args.temperature is None else args.temperature
-    try:
-        return Sampling(
+    return as_flags(
+        lambda: Sampling(
             temperature=0.0 if args.greedy else temperature,
             top_k=args.top_k or None,
             top_p=1.0 if args.top_p is None else args.top_p,
             min_p=args.min_p or 0.0,
             seed=seed,
         )
+    )
+
+
+T = TypeVar("T")
+
+
+def as_flags(make: Callable[[], T]) -> T:
+    """What is made; its faults under the flags' names."""
+    try:
+        return make()
     except PlainformerError as error:
-        raise PlainformerError(replace(fault, where=flagged(fault.where)) for fault in error.faults) from None
-
-
-def prompts_of(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """(where it comes from, prompt). Without any, one that is empty."""
-    if args.prompts is None:
-        yield "--prompt", args.prompt or ""
-        return
-    from plainformer.text import read_text
-
-    lines = "".join(read_text(Path(args.prompts), tell)).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    if not lines:
-        raise refuse("--prompts", args.prompts, "the file is empty", "one prompt a line")
-    for i, line in enumerate(lines, start=1):
-        yield f"{args.prompts}:{i}", line.removesuffix("\r")
-
-
-def fitted(
-    prompts: list[tuple[str, str]], args: argparse.Namespace, tokenizer: Tokenizer, max_seq_len: int
-) -> list[Asked]:
-    """Each prompt as tokens, once for each sample. What the context cannot hold is told: of a prompt only its end is
-    read, and a text ends where the context does."""
-    asked: list[Asked] = []
-    seen: Counter[tuple[int, ...]] = Counter()
-    cut, short = [], []
-    for where, prompt in prompts:
-        tokens = tokenizer.encode(prompt, where).tolist() or [tokenizer.start_id]
-        n, n_new = len(tokens), args.max_new_tokens
-        if n + min(n_new, 1) > max_seq_len:
-            tokens = tokens[-max(max_seq_len - n_new, max_seq_len // 2, 1) :]
-            cut.append(
-                f"{where}: {n:,} tokens, the context holds {max_seq_len:,}: only the last {len(tokens):,} are read"
-            )
-        if len(tokens) + n_new > max_seq_len:
-            room = max_seq_len - len(tokens)
-            short.append(f"{where}: the context holds {max_seq_len:,} tokens: at most {room:,} new ones, not {n_new:,}")
-        key = tuple(tokens)
-        first = seen[key]
-        seen[key] += args.samples  # the same prompt on two lines: more samples of it
-        asked += [Asked(where, prompt, tokens, sample) for sample in range(first, seen[key])]
-    for lines in filter(None, (cut, short)):
-        others = len(lines) - 1
-        tell(lines[0] + (f" (and so for {others:,} more prompt{'s' * (others > 1)})" if others else ""))
-    return asked
+        named = (replace(fault, where=flagged(NAMES.get(fault.where, fault.where))) for fault in error.faults)
+        raise PlainformerError(named) from None
 
 
 def write(
-    model: Transformer,
-    tokenizer: Tokenizer,
-    asked: list[Asked],
-    sampling: Sampling,
-    args: argparse.Namespace,
-    stream: bool,
+    model: Transformer, tokenizer: Tokenizer, asked: list[Asked], way: Way, args: argparse.Namespace, stream: bool
 ) -> list[Written]:
     """Write these texts together; to stdout as it comes if asked to."""
     from plainformer.generation import Decoding, pieces
 
+    never = [i for i, piece in enumerate(tokenizer.pieces[: model.spec.vocab_size]) if piece is None]
+    sources = [one.source_tokens or [] for one in asked] if model.spec.encoder is not None else None
+    before = "" if args.chat else asked[0].prompt
+    if way.beams is not None:
+        written = by_beams(model, tokenizer, asked, way, args, never)
+        if stream:
+            print(shown(before + written[0].text))
+        return written
     decoding = Decoding(
         model,
         [one.tokens for one in asked],
         args.max_new_tokens,
-        sampling,
-        stop_ids=tokenizer.control.values(),
+        way.sampling,
+        sources=sources,
+        stop_ids=way.stop_ids,
         cached=not args.no_cache,
         n_tokens=tokenizer.n_tokens,
-        never=[i for i, piece in enumerate(tokenizer.pieces[: model.spec.vocab_size]) if piece is None],
-        past_context="stop",
+        never=never,
+        rules=way.rules,
+        past_context=args.past_context,
         nth=[one.sample for one in asked],
+        logprobs=args.logprobs,
     )
     texts = [""] * len(asked)
     if stream:
-        print(shown(asked[0].prompt), end="", flush=True)
+        print(shown(before), end="", flush=True)
     for row, piece in pieces(decoding, tokenizer, args.stop):
         texts[row] += piece
         if stream:
@@ -284,8 +334,35 @@ def write(
     return list(map(Written, asked, decoding.rows, texts))
 
 
+def by_beams(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    asked: list[Asked],
+    way: Way,
+    args: argparse.Namespace,
+    never: Sequence[int],
+) -> list[Written]:
+    """The best texts of each prompt, as many as samples are asked for. A text is cut at its first stop text."""
+    from plainformer.generation import Request, TextStream, search
+
+    assert way.beams is not None
+    first = [one for one in asked if one.sample % args.samples == 0]
+    sources = [one.source_tokens or [] for one in first] if model.spec.encoder is not None else None
+    rows, policy = [one.tokens for one in first], "refuse" if args.past_context == "refuse" else "stop"
+    request = Request.of(model, rows, args.max_new_tokens, sources, tokenizer.n_tokens, policy)  # type: ignore[arg-type]
+    found, _ = search(request, way.beams, way.rules, way.stop_ids, never, cached=not args.no_cache)
+    written = []
+    for one, best in zip(first, found, strict=True):
+        for sample, row in enumerate(best[: args.samples]):
+            stream = TextStream(tokenizer, args.stop)
+            text = "".join(map(stream.push, row.new)) + stream.end()
+            row.finish_reason = "stop" if stream.stopped else row.finish_reason
+            written.append(Written(replace(one, sample=one.sample + sample), row, text))
+    return written
+
+
 def heading(asked: Asked, args: argparse.Namespace) -> str:
     """A line before each of several texts."""
-    names = [f"{asked.where}"] if args.prompts is not None else []
+    names = [f"{asked.where}"] if args.prompts is not None or len(args.source) > 1 else []
     names += [f"sample {asked.sample + 1}"] if args.samples > 1 or not names else []
     return f"--- {', '.join(names)}"

@@ -345,6 +345,8 @@ def generate(
     if repetition_penalty != 1:
         rules = replace(rules or Rules(), repetition_penalty=repetition_penalty)
     if n_beams != 1:
+        if logprobs:
+            raise refuse("logprobs", logprobs, "is not told of beams", "their scores are")
         asked = beams.Beams(n_beams=n_beams, length_penalty=length_penalty, early_stopping=early_stopping)
         request = Request.of(model, tokens, max_new_tokens, sources, n_tokens, past_context)
         found, n_positions = beams.search(request, asked, rules or Rules(), stop_ids, cached=cached)
