@@ -72,7 +72,7 @@ def output(command: str, width: int = WIDTH) -> str:
         capture_output=True,
         encoding="utf-8",
     )
-    if ran.returncode:
+    if ran.returncode not in (0, 4):  # 4: what `check` was given differs
         raise ValueError(f"{command} ended with {ran.returncode}: {ran.stderr.strip()}")
     return "\n".join(line.rstrip() for line in ran.stdout.splitlines()) + "\n"
 
