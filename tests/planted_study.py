@@ -47,3 +47,34 @@ UPDATES = {
 }
 for thing, group in (("count_gpt_parameters", COUNTS), ("adamw_step", UPDATES)):
     PLANTS += [Plant(key, thing, "np", old, new) for key, (old, new) in group.items()]
+
+LIKE_THE_FIELD = (  # key, thing, line, planted
+    ("balance-softmax-twice", "balance_loss", "given = softmax(scores)", "given = softmax(softmax(scores))"),
+    (
+        "balance-given-of-chosen",
+        "balance_loss",
+        "given = softmax(scores).mean",
+        "given = (softmax(scores) * chosen(scores, k)).mean",
+    ),
+    ("norm-spread-squared", "layer_norm", "centred / np.sqrt(variance + eps)", "centred / (variance + eps) ** 2"),
+    (
+        "sinusoids-base-and-exponent",
+        "sinusoids",
+        "frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)",
+        "frequencies = (np.arange(0, width, 2) / width) ** 1e-4",
+    ),
+    (
+        "sinusoids-floored",
+        "sinusoids",
+        "frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)",
+        "frequencies = np.exp(np.arange(0, width, 2) * (-np.log(10000.0) / width // 2))",
+    ),
+    (
+        "sinusoids-each-column",
+        "sinusoids",
+        "table[:, 0::2] = np.sin(angle)\n    table[:, 1::2] = np.cos(angle)",
+        "angle = positions[:, None] * 10000.0 ** (-2 * np.arange(width) / width)\n"
+        "    table[:, 0::2] = np.sin(angle)[:, 0::2]\n    table[:, 1::2] = np.cos(angle)[:, 1::2]",
+    ),
+)
+PLANTS += [Plant(key, thing, "np", old, new) for key, thing, old, new in LIKE_THE_FIELD]

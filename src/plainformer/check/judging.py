@@ -180,6 +180,8 @@ def look(search: Search, readings: Sequence[Inputs], until: float | None = None)
             break
         if found := two(search, readings, numbers, until or time.monotonic() + PAIRS_FOR):
             return found
+    if found := to_seven_digits(search, readings):
+        return found
     for reading in readings:
         if plain != list(search.numbers) and search.is_right(reading, plain):
             return Found(
@@ -188,6 +190,19 @@ def look(search: Search, readings: Sequence[Inputs], until: float | None = None)
     reading = min(answered(search, readings) or readings[:1], key=lambda r: gap_of(search, r)[0])
     gap, at = gap_of(search, reading)
     return Found("unknown", reading, gap=gap, at=at, nearest=nearest(search, reading))
+
+
+def to_seven_digits(search: Search, readings: Sequence[Inputs]) -> Found | None:
+    """One mistake whose numbers are theirs but for a small constant of their own: 1e-10 in the place of 0. Not asked
+    of whole models, where it takes long."""
+    if search.precision != "float64" or search.case.topic.name in ("gpt", "block"):
+        return None
+    coarse = replace(search, precision="float32")
+    for reading in readings:
+        fits = [e for e in search.entries(reading) if coarse.is_like(search.doing(e), reading, search.numbers)]
+        if fits:
+            return Found("named", reading, (fits[0],), tuple(fits[1:]), *gap_of(search, reading), to_digits=7)
+    return None
 
 
 def answered(search: Search, readings: Sequence[Inputs]) -> list[Inputs]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plainformer.check.catalogue import attention, blocks, losses, norms, positions, study
+from plainformer.check.catalogue import attention, blocks, field, losses, norms, positions, study
 from plainformer.check.catalogue.entry import Entry as Entry
 from plainformer.check.catalogue.entry import both as both
 
@@ -24,6 +24,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     "experts": losses.GATES,
     "sampling": losses.SAMPLING,
     "around a pass": losses.AROUND,
+    "as the field had them": field.FIELD,
     "counts": study.COUNTS,
     "updates": study.UPDATES,
 }
