@@ -38,7 +38,7 @@ static inline void put(void *y, long at, float value, int kind) {
 #define SHORT(w) ((int16_t)(w))
 
 /* sums[r] = W's row . row r of x: eight rows of x at once (those beyond n_rows repeat the last), or one. */
-#define DOT(NAME, W, X, SUM, VALUE)                                                                                   \
+#define DOT(NAME, W, X, SUM, VALUE, ONE_SUM, EIGHT_SUMS)                                                              \
     static inline void NAME(const W *w, const X *const *x, long n_rows, long n_in, float *sums) {                     \
         for (long r = 0; r < MOST_ROWS; r++) sums[r] = 0;                                                             \
         for (long from = 0; from < n_in; from += BLOCK) {                                                             \
@@ -47,10 +47,10 @@ static inline void put(void *y, long at, float value, int kind) {
             const X *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3], *x4 = x[4], *x5 = x[5], *x6 = x[6], *x7 = x[7];   \
             SUM s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                                       \
             if (n_rows == 1) {                                                                                        \
-                _Pragma("omp simd reduction(+ : s0)")                                                                 \
+                ONE_SUM                                                                                               \
                 for (long i = from; i < to; i++) s0 += VALUE(w[i]) * x0[i];                                           \
             } else {                                                                                                  \
-                _Pragma("omp simd reduction(+ : s0, s1, s2, s3, s4, s5, s6, s7)")                                     \
+                EIGHT_SUMS                                                                                            \
                 for (long i = from; i < to; i++) {                                                                    \
                     SUM wi = VALUE(w[i]);                                                                             \
                     s0 += wi * x0[i]; s1 += wi * x1[i]; s2 += wi * x2[i]; s3 += wi * x3[i];                           \
@@ -62,9 +62,13 @@ static inline void put(void *y, long at, float value, int kind) {
         }                                                                                                             \
     }
 
-DOT(dot_float32, float, float, float, SAME)
-DOT(dot_bfloat16, bfloat16, float, float, wide)
-DOT(dot_int8, int8_t, int16_t, int32_t, SHORT)
+/* Sums of floats may be taken in another order only if that is said; those of integers may anyhow, and compilers know
+   the processor's own products of shorts by loops of which nothing is said. */
+#define ONE _Pragma("omp simd reduction(+ : s0)")
+#define EIGHT _Pragma("omp simd reduction(+ : s0, s1, s2, s3, s4, s5, s6, s7)")
+DOT(dot_float32, float, float, float, SAME, ONE, EIGHT)
+DOT(dot_bfloat16, bfloat16, float, float, wide, ONE, EIGHT)
+DOT(dot_int8, int8_t, int16_t, int32_t, SHORT, , )
 
 /* x as float32, in `to` unless it is so already. */
 static const float *widened(const void *from, long n, int kind, float *to) {
