@@ -205,6 +205,29 @@ def changes(before: Ported, after: Ported | None, tokens: torch.Tensor) -> bool:
     return 1e-9 < gap < float("inf")
 
 
+def test_nanogpt_s_own_file_is_read_as_gpt2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its matrices stand transposed beside GPT-2's, the square one too; its GELU is exact; its masks are buffers."""
+    from implementations import as_nanogpt
+
+    sizes = {"vocab_size": 37, "block_size": 32, "n_embd": 24, "n_head": 3, "n_layer": 2}
+    torch.manual_seed(0)
+    model = as_nanogpt.GPT(as_nanogpt.GPTConfig(**sizes, dropout=0.0, bias=True)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    transformers.GPT2Config(**GPT2).save_pretrained(tmp_path)
+    torch.save({f"_orig_mod.{name}": w for name, w in model.state_dict().items()}, tmp_path / "ckpt.pt")
+    tokens = torch.randint(37, (2, 14))
+    with torch.no_grad():
+        logits = model(tokens, tokens)[0]
+    np.savez(tmp_path / "logits.npz", tokens=tokens.numpy(), logits=logits.numpy())
+    words = ["--weights", str(tmp_path / "ckpt.pt"), "--like", str(tmp_path), "--logits", str(tmp_path / "logits.npz")]
+    assert main(["check", *words, "--json"]) == 4
+    told = json.loads(capsys.readouterr().out)
+    assert {step["key"] for step in told["steps"]} == {"transposed-out", "activation-gelu"}
+    assert told["explained"]
+    assert "6 matrices stand transposed" in told["notes"][0]
+
+
 # --- from the command line -------------------------------------------------------------------------------------------
 
 

@@ -58,7 +58,8 @@ def file_source(file: Path, folder: Path) -> Source:
         hint = "a .safetensors, .bin, .pt or .pth file, or a folder"
         raise refuse("--weights", str(file), "is no file of weights", hint)
     tensors, read = safetensors_of(file.parent, file.name) if file.suffix == ".safetensors" else pickles_of([file])
-    return Source(str(file), read_file(folder), tensors, read)
+    masks = {name for name, one in tensors.items() if len(one.shape) == 4 and one.shape[:2] == (1, 1)}  # (1, 1, T, T)
+    return Source(str(file), read_file(folder), {n: one for n, one in tensors.items() if n not in masks}, read)
 
 
 def upright(source: Source) -> tuple[Source, list[str]]:

@@ -16,6 +16,7 @@ from plainformer.porting.conventions import CONVENTIONS, Convention, Ported
 SAME = 2e-5  # of the logits' spread: what the roundings of float32 come to in a small model
 CLOSER = 5.0  # a convention is told if the gap is so many times smaller with it
 DEPTH, BEAM = 3, 6
+SAY_EVERY = 2.0  # seconds
 FINE = 50_000_000  # parameters up to which ours is computed in float64
 
 
@@ -94,6 +95,7 @@ def explain(
     tokens (B, T); logits (B, T, V), theirs. seconds: after which no more pairs are tried.
     """
     start, trying = time.monotonic(), Trying(tokens, logits.double())
+    said = start
     first = trying.gap(ported)
     steps: tuple[Step, ...] = ()
     beam: list[tuple[float, Ported, tuple[Step, ...]]] = [(first, ported, ())]
@@ -111,9 +113,12 @@ def explain(
                 done.add(keys)
                 gap = trying.gap(made)
                 found.append((gap, made, (*before, Step(convention.key, convention.said, gap))))
-            told(
-                f"{trying.tried} tried, {time.monotonic() - start:.0f} s, least gap {min(one[0] for one in found):.2g}"
-            )
+            least = min((one[0] for one in found), default=float("inf"))
+            if time.monotonic() - said > SAY_EVERY:
+                said = time.monotonic()
+                told(f"{trying.tried} tried, {said - start:.0f} of at most {seconds:.0f} s, least gap {least:.2g}")
+            if least <= SAME:
+                break
         found.sort(key=lambda one: one[0])
         best = found[0] if found else None
         if best is None or best[0] > (steps[-1].gap if steps else first) / CLOSER:
