@@ -19,6 +19,7 @@ import torch
 import plainformer as pf
 from plainformer import PlainformerError
 from plainformer.generation import Beams, Decoding, Request, Rules, generate, published, search
+from plainformer.generation.beams import Search, Text
 from plainformer.model import Transformer
 from strangers import STRANGERS, VOCAB, float64, made
 
@@ -56,7 +57,8 @@ def theirs(model: Any, rows: list[list[int]], **told: Any) -> tuple[list[list[in
             n_prompt = 1 if model.config.is_encoder_decoder else len(row)
             n_kept = told.get("num_return_sequences", 1)
             for sequence in answer.sequences[:n_kept, n_prompt:].tolist():
-                ends = sequence.index(EOS) + 1 if EOS in sequence else len(sequence)
+                stops = told["eos_token_id"] if isinstance(told["eos_token_id"], list) else [EOS]
+                ends = next((i + 1 for i, token in enumerate(sequence) if token in stops), len(sequence))
                 tokens.append(sequence[:ends])
             scores += getattr(answer, "sequences_scores", torch.zeros(n_kept)).tolist()
     return tokens, scores
@@ -116,6 +118,31 @@ def test_beams_find_transformers_texts_and_scores(name: str, way: str, both: Any
     found = ours(mine, SOURCES, 10, n_beams=4, rules=rules, **told)
     assert found.new == want
     assert found.scores == pytest.approx(scores, rel=1e-9)
+
+
+OFTEN = [2, 6, 9, 11, 13, 17, 18, 21]  # any of these ends a text: searches end, each in its own way
+
+
+@pytest.mark.parametrize("name", [*PAIRS, "gpt2"])
+@pytest.mark.parametrize("penalty", [-1.0, 0.0, 1.0, 2.5])
+def test_a_search_ends_when_transformers_does(name: str, penalty: float, both: Any) -> None:
+    model, mine = both[name]
+    for stopping in (False, True, "never"):
+        told = {"length_penalty": penalty, "early_stopping": stopping}
+        want, scores = theirs(model, SOURCES, max_new_tokens=14, eos_token_id=OFTEN, num_beams=3, **told)
+        found = ours(mine, SOURCES, 14, n_beams=3, stop_ids=OFTEN, **told)
+        assert found.new == want
+        assert found.scores == pytest.approx(scores, rel=1e-9)
+
+
+@pytest.mark.parametrize("stopping, total, ended", [(True, -0.1, True), (False, -3.0, True), (False, -2.0, False)])
+def test_a_search_hopes_for_as_much_as_it_is_told_to(stopping: bool, total: float, ended: bool) -> None:
+    """Two finished texts, the worse of score -1.2; the best running one has two tokens, and ten may be."""
+    finished = [Text([1], -0.9, -0.9), Text([2], -1.2, -1.2)]
+    told = Search([1], 10, Beams(n_beams=2, early_stopping=stopping), frozenset(), [Text([3, 4], total)], finished)
+    assert told.ended(2) == ended
+    hopeful = Search([1], 10, Beams(n_beams=2, early_stopping="never"), frozenset(), told.running, finished)
+    assert not hopeful.ended(2), "at ten tokens it could have -0.3 or better"
 
 
 def test_all_beams_of_a_row_are_given_best_first(both: Any) -> None:
