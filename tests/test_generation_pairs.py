@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import plainformer as pf
+import real_weights
 from plainformer import PlainformerError
 from plainformer.generation import Beams, Decoding, Request, Rules, generate, published, search
 from plainformer.generation.beams import Search, Text
@@ -229,3 +230,28 @@ def test_what_cannot_be_is_refused_by_name(told: dict[str, Any], where: str, bot
 def test_a_decoder_alone_takes_no_sources(both: Any) -> None:
     with pytest.raises(PlainformerError, match="no encoder"):
         Decoding(both["gpt2"][1], [[1]], 2, sources=[[1]])
+
+
+# --- letters to sounds: a BART that others trained --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def speller(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> Transformer:
+    return real_weights.letters_to_sounds(cases, tmp_path_factory.mktemp("speller")).model
+
+
+@pytest.mark.parametrize("penalty", [0, 1])
+def test_a_trained_model_s_beams_are_those_of_the_truth(penalty: int, speller: Transformer, cases: Path) -> None:
+    told = json.loads((cases / "cases" / "real" / "bart_g2p_truth.json").read_text())
+    letters = told["grapheme_chars"]
+    ids = [[1, *(letters.index(c) if c in letters else 3 for c in one["word"]), 2] for one in told["beam"]["cases"]]
+    request = Request.of(speller, [[1]], 30, ids, None, "refuse")
+    found, _ = search(request, Beams(n_beams=4, length_penalty=float(penalty)), Rules(), [2])
+    for one, best in zip(told["beam"]["cases"], found, strict=True):
+        want = one[f"hf_beam4_length_penalty_{penalty}"]
+        assert [row.tokens for row in best] == [text["ids"] for text in want], one["word"]
+        assert [row.score for row in best] == pytest.approx([text["score"] for text in want], rel=1e-4)
+        if penalty == 0:
+            exact = one["exact_top3"]
+            assert best[0].tokens == exact[0]["ids"]
+            assert best[0].score == pytest.approx(exact[0]["logprob"], rel=1e-9)
