@@ -26,7 +26,7 @@ from plainformer.ledger import Ledger
 from plainformer.presets import presets
 from plainformer.spec import Attention, Linear, Lora, Norm, Scaling, Spec
 from plainformer.tree import rewrite, walk
-from published_configs import PUBLISHED, SIZED, STRANGERS, TWINS, Config, tiny
+from published_configs import PUBLISHED, SIZED, STRANGERS, TWINS, Config, sized, tiny
 
 pytestmark = pytest.mark.no_shape_names  # no arrays here, and many small calls
 
@@ -256,6 +256,14 @@ def test_all_faults_are_told_at_once_in_the_files_own_words() -> None:
 )
 def test_what_a_spec_cannot_say_is_refused_by_its_key(name: str, changes: Config, words: str) -> None:
     assert words in refusal(config_of(name) | changes)
+
+
+def test_a_tower_that_a_file_leaves_to_its_class_is_not_left_out() -> None:
+    """Llama4ForConditionalGeneration is built with a tower, said or not; only as a text alone it has none."""
+    config = {"model_type": "llama4", "text_config": sized("llama4_text", 64, 2, 8, 96, 100, head_dim=16)}
+    assert "vision_config" in refusal(config | {"architectures": ["Llama4ForConditionalGeneration"]})
+    alone = read(config | {"architectures": ["Llama4ForCausalLM"]}).spec
+    assert Ledger.of(alone).total == Ledger.of(read(config["text_config"]).spec).total
 
 
 def test_an_unknown_scaling_is_named_and_changes_no_size() -> None:

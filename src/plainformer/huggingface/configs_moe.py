@@ -363,7 +363,8 @@ def cohere2_moe(keys: Keys) -> Spec:
 def llama4(keys: Keys) -> Spec:
     """Meta 2025: experts in some layers, one chosen and one shared; three layers in four see a chunk and turn."""
     text = keys.sub("text_config") if keys.config.get("model_type") == "llama4" else keys
-    if text is not keys and keys.has("vision_config") and not keys.architecture().endswith("ForCausalLM"):
+    whole = keys.has("vision_config") or keys.architecture().endswith("ForConditionalGeneration")
+    if text is not keys and whole and not keys.architecture().endswith("ForCausalLM"):
         keys.fault("vision_config", "...", "this tower cannot be said yet", "name Llama4ForCausalLM for the text alone")
     text.leave_unsaid("Chunks are said as windows, an expert's input as scaled after it; temperatures are not said.")
     frame = Frame.of(text, max_seq_len=131072, kv_default=8, d_head_default=128)
