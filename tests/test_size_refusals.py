@@ -46,6 +46,16 @@ def test_a_price_or_a_rate_that_nothing_is_reckoned_with_is_refused(
     assert needs in refused(capsys, "gpt2", *words)
 
 
+def test_tokens_are_said_as_sizes_are(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for tokens in ("300e9", "300B", "0.3T"):
+        assert main(["size", "gpt2", "--json", "--tokens", tokens]) == 0
+        told.append(json.loads(capsys.readouterr().out)["training"]["flops_6nd"])
+    assert told == [6 * 124_439_808 * 300e9] * 3
+    for wrong in ("300Q", "B", "0B", "-1B"):
+        assert "such as 140e9 or 300B" in refused(capsys, "gpt2", f"--tokens={wrong}")
+
+
 @pytest.mark.parametrize("flag", ["--plot", "--plot-memory"])
 @pytest.mark.parametrize("name", ["", "x.png", "x"])
 def test_a_picture_goes_to_an_svg_file(capsys: pytest.CaptureFixture[str], flag: str, name: str) -> None:

@@ -127,6 +127,9 @@ def test_writing_that_fails_leaves_nothing_and_keeps_what_was_there(tmp_path: Pa
     characters = train_tokenizer("characters", write(tmp_path / "a.txt", "a"))
     assert "offset 3000000" in refusal(lambda: write_tokens(bad, characters, tmp_path / "new"))
     assert "absent" in refusal(lambda: write_tokens(good, tokenizer, tmp_path / "absent" / "new"))
+    assert refusal(lambda: write_tokens(tmp_path / "no.txt", tokenizer, tmp_path / "new")).endswith(
+        "no.txt': there is no such file or folder"
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"good.txt", "bad.txt", "empty.txt", "a.txt", "kept"}
     assert TokenFile.open(tmp_path / "kept").n_tokens == 4
 

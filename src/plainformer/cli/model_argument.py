@@ -89,9 +89,9 @@ def config_of(text: str) -> tuple[dict[str, object] | None, str]:
     return (None if "is" in data else data), file
 
 
-def bare_size(text: str) -> int | None:
-    """7B, 1.5B, 124M as a number of parameters; None for what is a path, or no such size."""
-    if not (text[:1].isdigit() and text[-1:].lower() in "kmbt") or os.path.exists(text):
+def with_unit(text: str) -> int | None:
+    """7B, 1.5B, 124M as a number; None for what is no such size."""
+    if not (text[:1].isdigit() and text[-1:].lower() in "kmbt"):
         return None
     import re
 
@@ -99,7 +99,13 @@ def bare_size(text: str) -> int | None:
         return None
     from decimal import Decimal
 
-    size = int(Decimal(found[1]) * 10 ** (3 + 3 * "kmbt".index(found[2].lower())))
+    return int(Decimal(found[1]) * 10 ** (3 + 3 * "kmbt".index(found[2].lower())))
+
+
+def bare_size(text: str) -> int | None:
+    """7B, 1.5B, 124M as a number of parameters; None for what is a path, or no such size."""
+    if (size := with_unit(text)) is None or os.path.exists(text):
+        return None
     if size < 1:
         raise refuse("MODEL", text, "is no size: it must be above 0")
     return size

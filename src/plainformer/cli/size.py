@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from plainformer.cli.model_argument import bare_size, resolve
+from plainformer.cli.model_argument import bare_size, resolve, with_unit
 from plainformer.cost import Cost
 from plainformer.cost.rules import BITS
 from plainformer.faults import PlainformerError, refuse
@@ -74,13 +74,13 @@ def whole(text: str) -> int:
 
 
 def amount(text: str) -> float:
-    """A number above 0, such as 140e9."""
+    """A number above 0, such as 140e9 or 300B."""
     try:
-        value = float(text)
+        value = float(with_unit(text) or text)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, such as 140e9 or 300B")
     return value
 
 

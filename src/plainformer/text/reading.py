@@ -68,6 +68,8 @@ def unreadable(path: Path, error: OSError) -> PlainformerError:
     """What the system says of a file that cannot be read or written, as a refusal."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return refuse(str(path), error.strerror, "the disk is full", "make room; nothing half-written was left")
+    if error.errno == errno.ENOENT:
+        return refuse("file", str(path), "there is no such file or folder")
     return refuse(str(path), error.strerror or str(error), "this file cannot be used", "check its name and its rights")
 
 
