@@ -44,6 +44,8 @@ def test_they_follow_the_lessons_from_softmax_to_a_gpt_that_trains() -> None:
     assert (NAMES[0], NAMES[-1], len(set(NAMES))) == ("softmax", "train_on_batch", len(NAMES))
     assert 16 <= len(EXERCISES) <= 22
     assert all(one.topic in TOPICS and one.read.title for one in EXERCISES)
+    lessons = [one.lesson for one in EXERCISES[:-1]]  # the last is of all of them
+    assert lessons == sorted(lessons)
     assert [one.module for one in EXERCISES] == ["numpy"] * (len(EXERCISES) - 1) + ["torch"]
 
 

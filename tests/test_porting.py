@@ -28,12 +28,24 @@ QWEN_MOE = {
     **LLAMA, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "decoder_sparse_step": 1,
     "head_dim": 8, "norm_topk_prob": True, "mlp_only_layers": [], "experts_implementation": "eager",
 }  # fmt: skip
+NEOX = {
+    **SHARED, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40,
+    "max_position_embeddings": 64, "rope_parameters": {"rope_theta": 1e4, "rope_type": "default",
+                                                       "partial_rotary_factor": 0.5},
+}  # fmt: skip
+OPT = {
+    **SHARED, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 40,
+    "max_position_embeddings": 64, "word_embed_proj_dim": 32,
+}  # fmt: skip
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT2),
     "llama": ("Llama", LLAMA),
     "mistral": ("Mistral", MISTRAL),
     "gemma": ("Gemma", {**LLAMA, "head_dim": 8, "tie_word_embeddings": True}),
     "qwen3_moe": ("Qwen3Moe", QWEN_MOE),
+    "gpt_neox": ("GPTNeoX", {**NEOX, "use_parallel_residual": False}),
+    "pythia": ("GPTNeoX", {**NEOX, "use_parallel_residual": True}),
+    "opt": ("OPT", OPT),
 }
 
 
@@ -45,6 +57,8 @@ def stranger(kind: str, **changed: Any) -> Any:
     model = getattr(transformers, f"{name}{'LMHeadModel' if kind == 'gpt2' else 'ForCausalLM'}")(made).double().eval()
     for parameter in model.parameters():  # biases and gains too
         torch.nn.init.normal_(parameter, 1.0 * ("norm" in str(parameter)), 0.3)
+    if changed:  # the same weights, whatever the order that they are drawn in
+        model.load_state_dict(stranger(kind).state_dict(), strict=False)
     return model
 
 
@@ -91,6 +105,8 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
     ("mistral", {"sliding_window": 6}, "window+1"),
     ("mistral", {"sliding_window": None}, "no-window"),
     ("qwen3_moe", {"norm_topk_prob": False}, "gates-normalised"),
+    ("gpt_neox", {"use_parallel_residual": True}, "parallel"),
+    ("pythia", {"use_parallel_residual": False}, "sequential"),
 ]
 
 
@@ -170,6 +186,14 @@ def test_two_at_once_are_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
+def test_norms_after_the_addition_and_none_before_the_head(tmp_path: Path) -> None:
+    """OPT's two layouts: post-norm has no last norm either."""
+    found = verdict(kept("opt", tmp_path), said(stranger("opt", do_layer_norm_before=False), tmp_path))
+    assert {step.key for step in found.steps} == {"post-norm", "no-last-norm"}
+    assert found.explained
+
+
+@pytest.mark.proof
 def test_what_no_convention_explains_is_said_with_what_is_left(tmp_path: Path) -> None:
     def noise(weights: dict[str, torch.Tensor]) -> None:
         for name, w in weights.items():
@@ -188,7 +212,7 @@ def test_no_convention_names_what_is_right(tmp_path: Path) -> None:
         spec, state = read_weights(kept(kind, tmp_path / kind), tmp_path).ported
         tokens = torch.randint(37, (1, 14), generator=torch.Generator().manual_seed(2))
         moved |= {one.key for one in CONVENTIONS if changes((spec, state), one.apply((spec, state)[0], state), tokens)}
-    already = {"scale-head", "rotary-dims-1", "theta-10000", "head-as-it-is"}  # what all of these do
+    already = {"scale-head", "theta-10000", "head-as-it-is"}  # what all of these do
     absent = {"no-rotary-scaling", "no-score-cap", "no-logit-cap", "gates-over-all", "gates-factor"}  # none has it
     assert {one.key for one in CONVENTIONS} - moved == already | absent
 

@@ -165,6 +165,11 @@ EXERCISES: tuple[Exercise, ...] = (
              law="The way back: (dx, dgain, dbias) from upstream, the slope of the loss by y. Mean and spread depend "
                  "on x too. x and upstream (T, D).",
              code=function("layer_norm_grad(x, gain, bias, eps, upstream)")),
+    Exercise(topic="adamw_step", name="adamw_step", lesson=9,
+             steps=("adamw.first", "adamw.second", "adamw.correct", "adamw"),
+             law="Each weight by a step of about lr, whatever its gradient's size, and a little nearer to 0. Returns "
+                 "the new (w, m, v); t is 1 at the first step.",
+             code=function("adamw_step(w, grad, m, v, t, lr, beta1, beta2, eps, weight_decay)")),
     Exercise(topic="cached_attention", name="cached_attention", lesson=10, steps=("cached",),
              law="Generation without doing work twice: new tokens over kept keys and values and their own. "
                  "Causal among the new ones.",
@@ -173,11 +178,6 @@ EXERCISES: tuple[Exercise, ...] = (
              steps=("sample.temperature", "sample.top_k", "sample.top_p"),
              law="What a next token is drawn from. logits (B, V), or (V,).",
              code=function("probabilities(logits, temperature=1.0, top_k=None, top_p=1.0)"), example={"top_k": 3}),
-    Exercise(topic="adamw_step", name="adamw_step", lesson=9,
-             steps=("adamw.first", "adamw.second", "adamw.correct", "adamw"),
-             law="Each weight by a step of about lr, whatever its gradient's size, and a little nearer to 0. Returns "
-                 "the new (w, m, v); t is 1 at the first step.",
-             code=function("adamw_step(w, grad, m, v, t, lr, beta1, beta2, eps, weight_decay)")),
     Exercise(topic="train_on_batch", name="train_on_batch", lesson=9, steps=("next", "loss"), module="torch",
              law="A new GPT of any size, in PyTorch, learns one batch by heart: tokens (B, T), n_steps updates. "
                  "Returns (losses, logits): the loss before each step, then the logits of asked (N, T). By hand: "

@@ -135,6 +135,20 @@ def side_by_side(spec: Spec, state: State) -> Ported | None:
     return on_parts(s.Stack, changed)(spec, state)
 
 
+def one_after_the_other(spec: Spec, state: State) -> Ported | None:
+    """The feed-forward reads what attention has left."""
+
+    def changed(stack: s.Stack) -> s.Stack:
+        def one(layer: tuple[s.Residual, ...]) -> tuple[s.Residual, ...]:
+            if len(layer) != 1 or len(layer[0].branches) < 2 or layer[0] != s.Residual(branches=layer[0].branches):
+                return layer
+            return tuple(s.Residual(branches=(branch,)) for branch in layer[0].branches)
+
+        return replace(stack, layers=tuple(map(one, stack.layers)))
+
+    return on_parts(s.Stack, changed)(spec, state)
+
+
 def no_last_norm(spec: Spec, state: State) -> Ported | None:
     made = on_parts(s.Stack, given(norm_last=None))(spec, state)
     return made and (made[0], {name: w for name, w in state.items() if ".norm_last." not in name})
@@ -273,6 +287,7 @@ def conventions() -> Iterator[Convention]:
     yield Convention("post-norm", "each norm stands after the addition, not before its part", after)
     yield Convention("norm-out", "each norm stands on what its part says, before the addition", out_norms)
     yield Convention("parallel", "attention and feed-forward read the same stream, side by side", side_by_side)
+    yield Convention("sequential", "the feed-forward reads what attention has left", one_after_the_other)
     yield Convention("no-last-norm", "there is no norm before the head", no_last_norm)
     yield Convention("rotary-pairs", "rotary pairs: neighbours (2i, 2i + 1) and halves (i, i + d / 2) are exchanged",
                      rotary(lambda _, one: replace(one, interleaved=not one.interleaved)))  # fmt: skip
