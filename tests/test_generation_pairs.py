@@ -196,6 +196,10 @@ def test_what_a_folder_says_of_writing_is_read(tmp_path: Path) -> None:
         assert found.stop_ids == (2, 6)
         assert found.rules == Rules(min_length=12, no_repeat=3, first=0, last=2)
         assert found.beams == Beams(n_beams=4 if name[0] == "g" else 9, length_penalty=2.0, early_stopping=True)
+    more = {"bad_words_ids": [[7], [8, 9]], "suppress_tokens": [3], "renormalize_logits": True, "typical_p": 1.0}
+    (tmp_path / "generation_config.json").write_text(json.dumps(more))
+    assert published(tmp_path).rules == Rules(never=(3, 7))
+    assert published(tmp_path).unfollowed == ("renormalize_logits", "bad_words_ids")
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
     with pytest.raises(PlainformerError, match=r"generation_config\.json: eos_token_id"):
         published(tmp_path)

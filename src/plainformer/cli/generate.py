@@ -157,6 +157,8 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
     if pair and (args.prompts is not None or args.chat):
         raise refuse("--source", args.source, "goes with a --prompt for the decoder alone")
     told = published(args.model)
+    if told.unfollowed:
+        tell(f"the folder also says {', '.join(told.unfollowed)}: there is no rule for that here")
     rules, n_beams, chosen = told.rules, args.beams, any_given(args, "temperature", "top_k", "top_p", "min_p")
     if args.repetition_penalty is not None:
         rules = as_flags(lambda: replace(rules, repetition_penalty=args.repetition_penalty))

@@ -145,7 +145,8 @@ class Request:
         spec, n_new = self.model.spec, self.max_new_tokens
         pair = spec.encoder is not None and spec.decoder is not None
         if spec.decoder is None or not spec.decoder.causal or spec.head is None:
-            yield Fault("model", "no causal decoder with a head", "cannot be continued token by token")
+            hint = "generation.fill fills masks, generation.vectors gives vectors" if spec.decoder is None else ""
+            yield Fault("model", "no causal decoder with a head", "cannot be continued token by token", hint)
         if pair and not self.sources:
             yield Fault("sources", None, "an encoder-decoder needs a text for its encoder", "give one for each row")
         elif self.sources and not pair:
@@ -276,7 +277,7 @@ class Decoding:
     def _left(self, row: Row) -> int:
         """How many tokens a row has room for."""
         more = self.max_new_tokens - len(row.new)
-        return more if self.slides else min(more, self.model.spec.max_seq_len - len(row.tokens))
+        return more if self.slides else min(more, self.model.spec.max_seq_len - len(row.prompt) - len(row.new))
 
     def _end_if_full(self, row: Row) -> None:
         if row.finish_reason is None and self._left(row) <= 0:

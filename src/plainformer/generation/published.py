@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,14 @@ from plainformer.generation.rules import Rules
 from plainformer.huggingface.json_files import read_object
 
 FILE = "generation_config.json"
+UNFOLLOWED: tuple[str, ...] = (
+    "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "begin_suppress_tokens",
+    "sequence_bias",
+)
+UNFOLLOWED += ("min_new_tokens", "exponential_decay_length_penalty", "renormalize_logits", "guidance_scale")
+UNFOLLOWED += ("diversity_penalty", "num_beam_groups", "penalty_alpha", "typical_p", "epsilon_cutoff", "eta_cutoff")
 
 
 @dataclass(frozen=True)
@@ -24,17 +32,19 @@ class Published:
     stop_ids: tuple[int, ...] = ()
     rules: Rules = field(default_factory=Rules)
     beams: Beams = field(default_factory=lambda: Beams(n_beams=1))
+    unfollowed: tuple[str, ...] = ()  # keys that would change what is written, and for which there is no rule here
 
 
 def published(folder: str | Path) -> Published:
     """Read it; a folder without either file says nothing. Refused by file and key: a value of another kind."""
-    path = next((p for name in (FILE, "config.json") if os.path.isfile(p := Path(folder) / name)), None)
+    folder = Path(folder).parent if os.path.isfile(folder) and Path(folder).suffix != ".gguf" else Path(folder)
+    path = next((p for name in (FILE, "config.json") if os.path.isfile(p := folder / name)), None)
     if path is None:
         return Published()
     said = Said(str(path), read_object(str(path), str(path)))
     start = said.number("decoder_start_token_id")
-    if start is None and path.name == FILE and os.path.isfile(Path(folder) / "config.json"):
-        beside = str(Path(folder) / "config.json")
+    if start is None and path.name == FILE and os.path.isfile(folder / "config.json"):
+        beside = str(folder / "config.json")
         start = Said(beside, read_object(beside, beside)).number("decoder_start_token_id")
     rules = Rules(
         repetition_penalty=said.real("repetition_penalty", 1.0),
@@ -42,7 +52,7 @@ def published(folder: str | Path) -> Published:
         min_length=said.number("min_length") or 0,
         first=said.number("forced_bos_token_id"),
         last=said.number("forced_eos_token_id"),
-        never=said.numbers("suppress_tokens"),
+        never=(*said.numbers("suppress_tokens"), *said.bad_words()),
     )
     stopping = said.keys.get("early_stopping") or False
     early: bool | Literal["never"] = "never" if stopping == "never" else bool(stopping)
@@ -50,7 +60,7 @@ def published(folder: str | Path) -> Published:
         n_beams=said.number("num_beams") or 1, length_penalty=said.real("length_penalty", 1.0), early_stopping=early
     )
     start = said.number("bos_token_id") if start is None else start
-    return Published(start, said.numbers("eos_token_id"), rules, beams)
+    return Published(start, said.numbers("eos_token_id"), rules, beams, tuple(said.unfollowed()))
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,21 @@ class Said:
         if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in found):
             raise refuse(f"{self.file}: {key}", value, "must be a whole number of at least 0, or a list of them")
         return tuple(found)
+
+    def bad_words(self) -> list[int]:
+        """Those of one token."""
+        words = self.keys.get("bad_words_ids") or []
+        if not isinstance(words, list) or not all(isinstance(word, list) for word in words):
+            raise refuse(f"{self.file}: bad_words_ids", words, "must be a list of lists of tokens")
+        return [word[0] for word in words if len(word) == 1 and isinstance(word[0], int)]
+
+    def unfollowed(self) -> Iterator[str]:
+        for key in UNFOLLOWED:
+            value = self.keys.get(key)
+            if value is True or (value is not None and value not in (0, 1, [])):
+                yield key
+        if any(len(word) > 1 for word in self.keys.get("bad_words_ids") or []):
+            yield "bad_words_ids"
 
     def real(self, key: str, unsaid: float) -> float:
         value = self.keys.get(key)

@@ -51,7 +51,7 @@ class Reader:
     def __init__(self, model: Transformer, n_places: int, sources: Rows = (), cached: bool = True) -> None:
         self.model, self.cached, self.sources = model, cached, sources
         self.n_places = min(n_places, model.spec.max_seq_len)
-        self.rows: list[list[int]] = []
+        self.rows: list[list[int]] = []  # where they are read whole each time
         self.heard: list[int] = []  # which source each row goes with
         self.state: State | None = None
         self.memory: Memory | None = None
@@ -64,10 +64,11 @@ class Reader:
             lengths = list(map(len, self.sources))
             self.n_positions += sum(lengths)
             self.memory = self.model.encode(self._tensor(padded(self.sources)), lengths)
-        self.rows, self.heard = list(map(list, rows)), list(heard)
+        self.heard = list(heard)
         if not self.cached:
+            self.rows = list(map(list, rows))
             return self._logits(self._whole())
-        self.state, last_B1D = self._read(self.rows, self.heard)
+        self.state, last_B1D = self._read(rows, self.heard)
         return self._logits(last_B1D)
 
     @torch.inference_mode()
@@ -75,12 +76,12 @@ class Reader:
         """logits_BV after one token more: row i goes on from the row that stood at of[i]. anew: rows, by their place
         among the new ones, that are read whole instead."""
         anew = anew or {}
-        self.rows = [
-            list(anew[i]) if i in anew else [*self.rows[b], token]
-            for i, (b, token) in enumerate(zip(of, tokens, strict=True))
-        ]
         self.heard = [self.heard[b] for b in of] if self.heard else []
         if not self.cached:
+            self.rows = [
+                list(anew[i]) if i in anew else [*self.rows[b], token]
+                for i, (b, token) in enumerate(zip(of, tokens, strict=True))
+            ]
             return self._logits(self._whole())
         assert self.state is not None
         going = [i for i in range(len(of)) if i not in anew]
@@ -91,7 +92,7 @@ class Reader:
             self.n_positions += len(going)
             parts.append((self.state, self.model.hidden(self._tensor([[tokens[i]] for i in going]), self.state)))
         if anew:
-            parts.append(self._read([self.rows[i] for i in anew], [self.heard[i] for i in anew] if self.heard else []))
+            parts.append(self._read(list(anew.values()), [self.heard[i] for i in anew] if self.heard else []))
         self.state, last_B1D = parts[0]
         if len(parts) > 1:
             order = np.argsort([*going, *anew]).tolist()
