@@ -186,6 +186,29 @@ def test_a_source_is_the_same_alone_and_in_company_drawn_too(both: Any) -> None:
     assert again.n_positions == len(SOURCES[0]) + 1 + 3 * 8
 
 
+def test_rows_slide_past_the_context_each_with_its_own_source(both: Any) -> None:
+    """BART's 64 positions, three begun texts: each drops its older half at its own step and still hears its source."""
+    mine = both["bart"][1]
+    prompts = [[START], [START, *range(6, 26)], [START] * 60]
+    want = []
+    for prompt, source in zip(prompts, SOURCES, strict=True):
+        told = {"temperature": 0, "past_context": "slide", "cached": False}
+        want += generate(mine, [prompt], 70, sources=[source], **told).new
+    found = generate(mine, prompts, 70, sources=SOURCES, temperature=0, past_context="slide")
+    assert found.new == want
+    assert [row.dropped for row in found.rows] == [33, 33, 66]
+
+
+def test_beams_end_where_the_context_does_if_asked_to(both: Any) -> None:
+    mine = both["gpt2"][1]
+    row = [7] * (mine.spec.max_seq_len - 3)
+    found = generate(mine, [row], 9, n_beams=2, past_context="stop")
+    assert (len(found.new[0]), found.finish_reasons) == (3, ["context"])
+    with pytest.raises(PlainformerError, match="max_seq_len"):
+        generate(mine, [row], 9, n_beams=2)
+    assert generate(mine, [row], 0, n_beams=2).new == [[]]
+
+
 def test_what_a_folder_says_of_writing_is_read(tmp_path: Path) -> None:
     said = {"decoder_start_token_id": 2, "eos_token_id": [2, 6], "forced_bos_token_id": 0, "forced_eos_token_id": 2}
     said |= {"min_length": 12, "no_repeat_ngram_size": 3, "num_beams": 4, "length_penalty": 2.0, "early_stopping": True}
