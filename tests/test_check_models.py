@@ -87,7 +87,7 @@ def test_a_model_of_unknown_names_is_asked_what_needs_no_weights(theirs: Theirs,
     [
         (SEEN, SEEN.replace("True", "False"), "sees the future"),
         (SEEN, "seen = v", "does not see the first one"),
-        (" + self.omega[:t]", "", "positions are not used"),
+        ("x = self.alpha[ids] + self.omega[:t]", "x = self.alpha[ids] + 0 * self.omega[:t]", "get no gradient"),
         (MIXED, MIXED.replace("self.zeta", "F.dropout"), "not repeatable"),
         (MIXED, "x = x + (seen.transpose(1, 2).reshape(b, t, -1) @ tell) + 0.1 * x.mean(0, keepdim=True)", "batch"),
         (SEEN, f"q = q * 0\n            {SEEN}", "get no gradient"),
@@ -101,6 +101,40 @@ def test_what_needs_no_weights_is_seen(theirs: Theirs, tmp_path: Path, old: str,
     answer = answer_to(theirs, NOBODY, tmp_path, old, new)
     assert answer.verdict == "wrong"
     assert said in answer.said + answer.at
+
+
+TURNED = """q, k = (
+                torch.cat((one[..., 0::2] * c - one[..., 1::2] * s, one[..., 0::2] * s + one[..., 1::2] * c), -1)
+                for one in (q, k)
+                for c, s in [((torch.arange(t)[:, None] * 0.7 ** torch.arange(one.size(-1) // 2)).cos(),
+                              (torch.arange(t)[:, None] * 0.7 ** torch.arange(one.size(-1) // 2)).sin())]
+            )"""
+
+
+def test_positions_in_queries_and_keys_alone_are_no_fault(theirs: Theirs, tmp_path: Path) -> None:
+    """With them one token repeated says the same everywhere, as without positions: a note, no verdict."""
+    text = NOBODY.read_text(encoding="utf-8").replace(" + self.omega[:t]", "")
+    text = "\n".join(line for line in text.splitlines() if "self.omega" not in line)
+    text = text.replace("            seen =", f"            {TURNED}\n            seen =")
+    path = tmp_path / "turned.py"
+    path.write_text(text, encoding="utf-8")
+    (answer,) = check_within(theirs, path, ["gpt"]).answers
+    assert answer.verdict == "unclear"
+    assert "one batch by heart" in answer.held
+    assert any("rotary" in note for note in answer.notes)
+
+
+def test_a_model_without_a_position_table_is_asked_the_rest(theirs: Theirs, tmp_path: Path) -> None:
+    text = FILES["nano"].read_text(encoding="utf-8")
+    text = text.replace(" + self.transformer.wpe(pos)", "").replace(
+        '"wpe": nn.Embedding(config.block_size, config.n_embd),', ""
+    )
+    path = tmp_path / "no_table.py"
+    path.write_text(text, encoding="utf-8")
+    (answer,) = check_within(theirs, path, ["gpt"]).answers
+    assert answer.verdict == "unclear"
+    assert "wpe" in answer.said
+    assert "one batch by heart" in answer.held
 
 
 def test_right_numbers_that_do_not_learn_are_seen(theirs: Theirs, tmp_path: Path) -> None:

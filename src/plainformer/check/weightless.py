@@ -94,7 +94,8 @@ def faults(asked: Asked, seed: int) -> Iterator[tuple[str, str]]:
     same = np.full((1, 8), int(ids[0, 0]))
     alike = asked.logits(same)[0]
     if gap(alike[0], alike[-1]) < 1e-6:
-        yield "positions are not used", "one token repeated gets the same logits everywhere"
+        why = "positions are not used, or they are in queries and keys alone (rotary)"
+        yield "note", f"one token repeated gets the same logits everywhere: {why}"
     swapped = ids[:, [1, 0, *range(2, 8)]]
     if gap(said[:, -1], asked.logits(swapped)[:, -1]) < 1e-7:
         yield "the order of earlier tokens does not count", "the first two exchanged leave the last logits as they are"
@@ -128,7 +129,7 @@ def untaught(asked: Asked, ids: Array) -> Iterator[tuple[str, str]]:
         )
 
 
-SHOWN = "causal, rows apart, positions and order used, repeatable"
+SHOWN = "causal, rows apart, order used, repeatable"
 
 
 def judge_without_weights(case: Case, answer: Callable[..., Answer], lost: str = "") -> Answer:
