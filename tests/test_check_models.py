@@ -68,6 +68,15 @@ def test_of_an_unknown_mistake_the_first_place_is_told(
     assert place in answer.said
 
 
+def test_a_mistake_after_the_head_is_told_there_whichever_gelu_it_has(theirs: Theirs, tmp_path: Path) -> None:
+    """All places are right under its own GELU: those that differ under the other one are no place of its mistake."""
+    answer = answer_to(
+        theirs, FILES["nano"], tmp_path, "logits = self.lm_head(x)", "logits = 5 * torch.tanh(self.lm_head(x) / 5)"
+    )
+    assert (answer.verdict, answer.confident) == ("wrong", False)
+    assert answer.said == "the first place that differs is what follows the head"
+
+
 # --- without weights -------------------------------------------------------------------------------------------------
 
 SEEN = "seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)"

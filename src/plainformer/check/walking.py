@@ -74,8 +74,8 @@ class Place:
 
 
 def place_of_difference(case: Case, readings: Sequence[dict[str, Any]]) -> Place | None:
-    """Under the reading that goes furthest; None where theirs cannot be walked: it is no torch module, or has no
-    parts."""
+    """Under the reading that goes furthest; None where nothing differs on these inputs, and where theirs cannot be
+    walked: it is no torch module, or has no parts."""
     inputs = case.inputs(0, readings[0])
     if case.kind != "torch" or case.assign(0, case.precision, inputs):
         return None
@@ -84,22 +84,28 @@ def place_of_difference(case: Case, readings: Sequence[dict[str, Any]]) -> Place
     if not isinstance(reply, Reply) or not isinstance(reply.out, list) or len(reply.out) < 2:
         return None
     theirs = [one for one in reply.out if isinstance(one, np.ndarray)]
-    found = [place for reading in readings if (place := place_in(case, reading, theirs))]
-    return max(found, key=lambda place: place.number, default=None)
+    furthest = max((place_in(case, reading, theirs) for reading in readings), key=lambda place: place.number)
+    return furthest if furthest.differs else None
 
 
-def place_in(case: Case, reading: dict[str, Any], theirs: Sequence[Array]) -> Place | None:
+def place_in(case: Case, reading: dict[str, Any], theirs: Sequence[Array]) -> Place:
+    """Under one reading; `differs` is empty where all places and the answer are right."""
     do, found = Walking(), -1
     case.ours(do, case.inputs(0, reading))
     close = 1e-8 if case.precision == "float64" else 1e-4
     for at, (_, _, ours) in enumerate(do.places):
-        alike = (fitted(one, ours.shape) for one in theirs)
-        if any(one is not None and np.abs(one - ours).max() <= close * np.abs(ours).max() for one in alike):
+        if any(is_near(fitted(one, ours.shape), ours, close) for one in theirs):
             found = at
-    if found + 1 >= len(do.places):
-        return None
-    words, block, _ = do.places[found + 1]
+    if found + 1 < len(do.places):
+        words, block, _ = do.places[found + 1]
+    else:
+        right = is_near(case.answer(0, reading).out, do.places[-1][2], close)
+        words, block = "" if right else "what follows the head", None
     return Place(reading, found, do.places[found][0] if found >= 0 else "", words, block)
+
+
+def is_near(theirs: Array | None, ours: Array, close: float) -> bool:
+    return theirs is not None and bool(np.abs(theirs - ours).max() <= close * np.abs(ours).max())
 
 
 def walked(
