@@ -31,7 +31,7 @@ class Theirs:
 
 
 def ported(model: Transformer) -> Ported:
-    return model.spec, {name: w.detach().double() for name, w in model.state_dict().items()}
+    return model.spec, {name: w.detach() for name, w in model.state_dict().items()}
 
 
 def read_weights(theirs: Path, like: Path) -> Theirs:

@@ -20,6 +20,9 @@ SAY_EVERY = 2.0  # seconds
 FINE = 50_000_000  # parameters up to which ours is computed in float64
 
 
+Made = Callable[[], Ported]  # made when it is needed: changed weights of every try would be many models at once
+
+
 @dataclass(frozen=True)
 class Step:
     """A convention, and the gap that is left with it and those before. `also`: others that leave as little."""
@@ -98,26 +101,29 @@ def explain(
     said = start
     first = trying.gap(ported)
     steps: tuple[Step, ...] = ()
-    beam: list[tuple[float, Ported, tuple[Step, ...]]] = [(first, ported, ())]
+    beam: list[tuple[float, Made, tuple[Step, ...]]] = [(first, lambda: ported, ())]
     finished = True
     for depth in range(DEPTH if first > SAME else 0):
-        found, done = [], set[frozenset[str]]()
-        for number, (_, base, before) in enumerate(beam):
+        found: list[tuple[float, Made, tuple[Step, ...]]] = []
+        done = set[frozenset[str]]()
+        for number, (_, make, before) in enumerate(beam):
             if number and time.monotonic() - start > seconds:
                 finished = False
                 break
-            for convention, made in applied(base, before):
+            for convention, changed in applied(make(), before):
                 keys = frozenset((*(one.key for one in before), convention.key))
                 if keys in done:
                     continue
                 done.add(keys)
-                gap = trying.gap(made)
-                found.append((gap, made, (*before, Step(convention.key, convention.said, gap))))
-            least = min((one[0] for one in found), default=float("inf"))
-            if time.monotonic() - said > SAY_EVERY:
-                said = time.monotonic()
-                told(f"{trying.tried} tried, {said - start:.0f} of at most {seconds:.0f} s, least gap {least:.2g}")
-            if least <= SAME:
+                gap = trying.gap(changed)
+                found.append((gap, then(make, convention), (*before, Step(convention.key, convention.said, gap))))
+                if time.monotonic() - said > SAY_EVERY:
+                    said = time.monotonic()
+                    least = min(one[0] for one in found)
+                    told(
+                        f"{trying.tried} tried in {said - start:.0f} s, least gap {least:.2g}; pairs end at {seconds:.0f} s"
+                    )
+            if any(one[0] <= SAME for one in found):
                 break
         found.sort(key=lambda one: one[0])
         best = found[0] if found else None
@@ -139,6 +145,15 @@ def time_for_pairs(trying: Trying, start: float, seconds: float) -> bool:
     """Whether there is time for every pair."""
     each = (time.monotonic() - start) / max(1, trying.tried)
     return each * trying.tried**2 / 2 < seconds - (time.monotonic() - start)
+
+
+def then(make: Made, convention: Convention) -> Made:
+    def made() -> Ported:
+        changed = convention.apply(*make())
+        assert changed is not None  # it was tried
+        return changed
+
+    return made
 
 
 def applied(base: Ported, before: Sequence[Step]) -> Iterator[tuple[Convention, Ported]]:
