@@ -149,6 +149,20 @@ def test_a_drawn_answer_has_its_seed_told(folders: Any, ask: Asked) -> None:
     assert ask(*said, "--seed", seed)[1] == out
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_smaller_weights_answer_too(dtype: str, folders: Any, ask: Asked) -> None:
+    folder, model, tokenizer = folders["bart"]
+    (row,) = rows_of(
+        ask("generate", str(folder), "--source", "w9", "--dtype", dtype, "--max-new-tokens", "8", "--json")
+    )
+    assert row["tokens"][0] == 1, "forced"
+    if dtype == "float32":
+        assert row["tokens"] == written(model, tokenizer, "w9", max_new_tokens=8, do_sample=False)
+    (row,) = rows_of(ask("generate", str(folders["bert"][0]), "--prompt", "<mask>", "--dtype", dtype, "--json"))
+    best = row["masks"][0]["best"]
+    assert best[0]["probability"] >= best[1]["probability"]
+
+
 # --- encoders ---------------------------------------------------------------------------------------------------------
 
 
