@@ -284,12 +284,19 @@ def test_what_cannot_be_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     folder = kept("gpt2", tmp_path)
     np.savez(tmp_path / "bad.npz", tokens=np.zeros((1, 3)), logits=np.zeros((1, 3, 37)))
     (tmp_path / "no.npz").write_bytes(b"no")
+    np.savez(tmp_path / "wide.npz", tokens=np.zeros((1, 3), int), logits=np.zeros((1, 3, 40)))
+    np.savez(tmp_path / "high.npz", tokens=np.full((1, 3), 37), logits=np.zeros((1, 3, 37)))
+    np.savez(tmp_path / "long.npz", tokens=np.zeros((1, 33), int), logits=np.zeros((1, 33, 37)))
     for words in (
         ["--weights", str(folder)],
         ["--weights", str(folder), "--like", "gpt2"],
         ["--weights", str(tmp_path / "absent"), "--like", str(folder)],
         ["--weights", str(folder), "--like", str(folder), "--logits", str(tmp_path / "bad.npz")],
         ["--weights", str(folder), "--like", str(folder), "--logits", str(tmp_path / "no.npz")],
+        *(
+            ["--weights", str(folder), "--like", str(folder), "--logits", str(tmp_path / f"{name}.npz")]
+            for name in ("wide", "high", "long")
+        ),
         ["my.py", "--weights", str(folder), "--like", str(folder)],
     ):
         assert main(["check", *words]) == 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from plainformer.faults import PlainformerError
+from plainformer.faults import PlainformerError, refuse
 from plainformer.model import Transformer
 from plainformer.porting.conventions import CONVENTIONS, Convention, Ported
 
@@ -95,11 +95,22 @@ def explain(
 ) -> Verdict:  # fmt: skip
     """Which conventions, one or up to three, explain why ours gives other logits than theirs.
 
-    tokens (B, T); logits (B, T, V), theirs. seconds: after which no more pairs are tried.
+    tokens (B, T); logits (B, T, V), theirs. seconds: after which no more pairs are tried. Refuses tokens and logits
+    that are not the model's.
     """
+    spec, n_tokens, vocab = ported[0], tokens.shape[1], logits.shape[-1]
+    if vocab != spec.vocab_size:
+        hint = "cut what fills a vocabulary up to a round number off both"
+        raise refuse("logits", vocab, f"are scores of so many tokens; the model has {spec.vocab_size}", hint)
+    if not 0 <= int(tokens.min()) <= int(tokens.max()) < vocab or n_tokens > spec.max_seq_len:
+        raise refuse("tokens", f"{int(tokens.min())} to {int(tokens.max())}, {n_tokens} a row",
+                     f"must be 0 to {vocab - 1}, at most {spec.max_seq_len} a row")  # fmt: skip
     start, trying = time.monotonic(), Trying(tokens, logits.double())
     said = start
     first = trying.gap(ported)
+    if first == float("inf"):
+        raise refuse("model", spec.d_model, "gives no logits of these tokens: an encoder, or a part that is not run",
+                     "docs/limits.md has the parts")  # fmt: skip
     steps: tuple[Step, ...] = ()
     beam: list[tuple[float, Made, tuple[Step, ...]]] = [(first, lambda: ported, ())]
     finished = True
@@ -120,9 +131,7 @@ def explain(
                 if time.monotonic() - said > SAY_EVERY:
                     said = time.monotonic()
                     least = min(one[0] for one in found)
-                    told(
-                        f"{trying.tried} tried in {said - start:.0f} s, least gap {least:.2g}; pairs end at {seconds:.0f} s"
-                    )
+                    told(f"{trying.tried} tried in {said - start:.0f} of about {seconds:.0f} s, least gap {least:.2g}")
             if any(one[0] <= SAME for one in found):
                 break
         found.sort(key=lambda one: one[0])
