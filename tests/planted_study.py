@@ -1,4 +1,4 @@
-"""Mistakes planted into what the exercises ask beside the parts: counting, AdamW."""
+"""Mistakes planted into what the exercises ask beside the parts: who may see whom, counting, AdamW."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ TABLES = "tables = vocab_size * d_model + max_seq_len * d_model"
 ATTENTION = "attention_weights = 4 * d_model**2 + 4 * d_model"
 FED = "fed_weights = 2 * d_model * d_ff + d_ff + d_model"
 SECOND = "v = beta2 * v + (1 - beta2) * grad**2"
+SEE = "return causal_mask(n_queries, n_keys)"
+SEEN = {
+    "see-inverted": (SEE, "return ~causal_mask(n_queries, n_keys)"),
+    "see-all": (SEE, "return causal_mask(n_queries, n_keys) | True"),
+    "see-added": (SEE, "return np.where(causal_mask(n_queries, n_keys), 0.0, -np.inf)"),
+}
 COUNTS = {
     "count-head-again": (TABLES, "tables = 2 * vocab_size * d_model + max_seq_len * d_model"),
     "count-no-positions": (TABLES, "tables = vocab_size * d_model"),
@@ -45,7 +51,7 @@ UPDATES = {
     "adamw-ascent": ("return w - lr * step, m, v", "return w + lr * step, m, v"),
     "adamw-sum": ("m = beta1 * m + (1 - beta1) * grad", "m = beta1 * m + grad"),
 }
-for thing, group in (("count_gpt_parameters", COUNTS), ("adamw_step", UPDATES)):
+for thing, group in (("may_see", SEEN), ("count_gpt_parameters", COUNTS), ("adamw_step", UPDATES)):
     PLANTS += [Plant(key, thing, "np", old, new) for key, (old, new) in group.items()]
 
 LIKE_THE_FIELD = (  # key, thing, line, planted

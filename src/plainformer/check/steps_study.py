@@ -1,4 +1,4 @@
-"""More steps: a GPT's parameters counted, an update of AdamW."""
+"""More steps: who may see whom, a GPT's parameters counted, an update of AdamW."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import numpy as np
 
 from plainformer.check.steps import STEPS as STEPS
 from plainformer.check.steps import Array, Doing, step
+
+# --- who may see whom, as an answer of its own ------------------------------------------------------------------------
+
+
+@step("see", "1 where a query may see a key, 0 where it may not")
+def _(do: Doing, n_queries: int, n_keys: int) -> Array:
+    return do("attn.see", n_queries, n_keys, True) * 1.0
+
 
 # --- counting: V vocabulary, T positions, D width, F feed-forward, L layers; biases everywhere, the head tied ---------
 

@@ -47,7 +47,7 @@ STUDY: tuple[Topic, ...] = (
         name="may_see",
         about="(n_queries, n_keys): True where a token may see another, itself and earlier; the last query is at the "
         "last key",
-        run=lambda do, i: do("attn.see", i["n_queries"], i["n_keys"] or i["n_queries"], True) * 1.0,
+        run=lambda do, i: do("see", i["n_queries"], i["n_keys"] or i["n_queries"]),
         draw=queries_and_keys,
         arguments=(Argument("n_queries", ("n_q", "t")), Argument("n_keys", ("n_k", "s"), None)),
         n_plain=4,

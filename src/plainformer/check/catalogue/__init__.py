@@ -25,6 +25,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     "sampling": losses.SAMPLING,
     "around a pass": losses.AROUND,
     "as the field had them": field.FIELD,
+    "who may see": study.SEEN,
     "counts": study.COUNTS,
     "updates": study.UPDATES,
 }

@@ -152,7 +152,7 @@ ATTENTION = (
           changes={"attn.causal": lambda do, t, s: np.triu(np.ones((t, s), bool), s - t)},
           said="the upper triangle is seen, not the lower: tokens see themselves and the future, not the past",
           change="tril, not triu, for what may be seen"),
-    Entry(key="mask-corner", changes=causal(lambda t, s: 0), where="cached_attention",
+    Entry(key="mask-corner", changes=causal(lambda t, s: 0),
           said="with fewer queries than keys the mask begins at the first key: the last query must see them all",
           change="tril(ones(T, S), S - T): the last query stands at the last key (as is_causal=True does not)"),
     Entry(key="mask-added", changes={"attn.mask": lambda do, scores, allowed: scores + allowed},

@@ -1,4 +1,4 @@
-"""Mistakes in counting parameters and in AdamW."""
+"""Mistakes in who may see whom, in counting parameters and in AdamW."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import numpy as np
 
 from plainformer.check.catalogue.entry import Entry
 
+SEEN = (
+    Entry(key="see-inverted", changes={"see": lambda do, t, s: 1 - np.tri(t, s, s - t)},
+          said="True stands where a token may not see: the mask is inverted",
+          change="True where it may see: the lower triangle, np.tri, with the diagonal"),
+    Entry(key="see-all", changes={"see": lambda do, t, s: np.ones((t, s))},
+          said="every token sees all, the future too", change="only keys j <= i: np.tri, with the diagonal"),
+    Entry(key="see-added", changes={"see": lambda do, t, s: np.where(np.tri(t, s, s - t) == 1, 0.0, -np.inf)},
+          said="this is what is added to scores, 0 and -infinity, not True and False",
+          change="True where it may see, False where not"),
+)  # fmt: skip
 COUNTS = (
     Entry(key="count-head-again", changes={"count.tables": lambda do, v, t, d: (2 * v + t) * d},
           said="the head is counted beside the token table: it is tied, one matrix", change="add nothing for the head"),
