@@ -309,7 +309,7 @@ def notes_of(case: Case, found: Found, readings: Sequence[Inputs]) -> Iterator[s
     if case.precision == "float32":
         yield "it computes in float32"
     if case.rank < max(case.topic.ranks):
-        yield f"held for arrays of {case.rank} axes: with more it gave no answer of the right shape"
+        yield f"held for arrays of {case.rank} {'axis' if case.rank == 1 else 'axes'}: with more it gave no answer of the right shape"
 
 
 def wrong(
