@@ -55,6 +55,12 @@ for thing, group in (("may_see", SEEN), ("count_gpt_parameters", COUNTS), ("adam
     PLANTS += [Plant(key, thing, "np", old, new) for key, (old, new) in group.items()]
 
 LIKE_THE_FIELD = (  # key, thing, line, planted
+    (
+        "sample-top-p-not-renormalised",
+        "probabilities",
+        "best = best * (best.cumsum() - best < top_p)\n    best = best / best.sum()",
+        "best = best * (best.cumsum() - best < top_p)",
+    ),
     ("balance-softmax-twice", "balance_loss", "given = softmax(scores)", "given = softmax(softmax(scores))"),
     (
         "balance-given-of-chosen",
