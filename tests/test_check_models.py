@@ -155,3 +155,14 @@ def test_right_numbers_that_do_not_learn_are_seen(theirs: Theirs, tmp_path: Path
 def test_large_first_weights_are_a_note(theirs: Theirs, tmp_path: Path) -> None:
     answer = answer_to(theirs, NOBODY, tmp_path, "0.1 * torch.randn(vocab_size", "3 * torch.randn(vocab_size")
     assert any("untrained" in note for note in answer.notes)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_correct_models_are_not_blamed(theirs: Theirs, seed: int) -> None:
+    solved = FILES["np"].parent / "solved.py"
+    for path in (FILES["nano"], FILES["torch"], FILES["other"], solved):
+        answers = check_within(theirs, path, ["gpt", *(["train_on_batch"] if path == solved else [])], seed).answers
+        assert [(one.thing, one.said, one.at) for one in answers if not one.is_fine] == []
+    (answer,) = check_within(theirs, NOBODY, ["gpt"], seed).answers
+    assert answer.verdict == "unclear"
