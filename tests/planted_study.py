@@ -56,6 +56,12 @@ for thing, group in (("may_see", SEEN), ("count_gpt_parameters", COUNTS), ("adam
 
 LIKE_THE_FIELD = (  # key, thing, line, planted
     (
+        "norm-along-first",
+        "layer_norm",
+        "mean = x.mean(axis=-1, keepdims=True)\n    centred = x - mean\n    variance = (centred**2).mean(axis=-1",
+        "mean = x.mean(axis=0, keepdims=True)\n    centred = x - mean\n    variance = (centred**2).mean(axis=0",
+    ),
+    (
         "sample-top-p-not-renormalised",
         "probabilities",
         "best = best * (best.cumsum() - best < top_p)\n    best = best / best.sum()",

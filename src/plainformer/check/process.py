@@ -76,7 +76,7 @@ def unpacked(value: Any, dtypes: list[str]) -> Any:
         return array.reshape(value["shape"])
     if "tree" in value:
         return [unpacked(one, dtypes) for one in value["tree"]]
-    return f"a {value['other']}"
+    return f"{'an' if value['other'].startswith(('a', 'e', 'i', 'o')) else 'a'} {value['other']}"
 
 
 class Theirs:

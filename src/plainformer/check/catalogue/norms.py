@@ -103,6 +103,13 @@ NORMS = (
         example={"x": np.array([[[1.0, 2.0], [3.0, 6.0]]])},
     ),
     Entry(
+        key="norm-along-first",
+        changes={"norm": norm_along(0)},
+        said="mean and variance are taken along the first axis, not along the width",
+        change="mean and variance along the last axis: axis=-1, dim=-1, keepdim",
+        example={"x": np.array([[[1.0, 2.0], [3.0, 6.0]], [[5.0, 0.0], [0.0, 0.0]]])},
+    ),
+    Entry(
         key="norm-over-batch",
         changes={"norm": norm_along(lambda rank: tuple(range(rank - 1)))},
         said="mean and variance are taken over the batch, as a batch norm does",
