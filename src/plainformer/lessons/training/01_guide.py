@@ -34,7 +34,7 @@ def middle(text):
 # |---|---|---|---|---|
 # | optimiser | AdamW | works for every weight | two numbers kept for each
 #   | [paper: Loshchilov and Hutter 2019, algorithm 2] |
-# | | Muon for the matrices, AdamW for the rest | far fewer steps in small models | some products more a step
+# | | Muon for the matrices, AdamW for the rest | fewer steps for the same loss | some products more a step
 #   | [paper: Jordan et al. 2024, section "Results"] |
 # | rate by step | cosine after a warm-up | falls without a corner | its length is fixed at the start
 #   | [paper: Loshchilov and Hutter 2017, section 3] |
@@ -43,7 +43,7 @@ def middle(text):
 # | products | float32 | nothing to think of | twice the bytes | [inference] |
 # | | bfloat16, weights in float32 | speed where the chip has it; fewer bytes on the way | digits
 #   | [paper: Micikevicius et al. 2018, section 3.1] |
-# | head | the token table | fewer weights | one table for two tasks | [paper: Press and Wolf 2017, section 3] |
+# | head | the token table | fewer weights | one table for two tasks | [paper: Press and Wolf 2017, abstract] |
 # | memory | layers made again on the way back | most of the activations | a forward pass more
 #   | [paper: Chen et al. 2016, section 4] |
 #
@@ -79,10 +79,10 @@ def middle(text):
 # - *A resumed run that is not the same run:* the optimiser's means lost, the data begun again. Nothing fails; the
 #   curve has a knee. [inference]
 #
-# **In the wild.** GPT-3 was trained with batches of {{gpt3_batch}} million tokens, a warm-up, a cosine and a clip at
-# one. [paper: Brown et al. 2020, appendix B] How much is a larger model worth? Ten times the weights multiply the
-# loss by {{10**-alpha_N:.3f}}, which is {{100 * (1 - 10**-alpha_N):.0f}} % less: "five times better" is not what the
-# law says. [paper: Kaplan et al. 2020, equation 1.1] [computed]
+# **In the wild.** GPT-3 was trained with batches of {{gpt3_batch}} million tokens [paper: Brown et al. 2020, table
+# 2.1], a warm-up, a cosine and a clip at one. [paper: Brown et al. 2020, appendix B] How much is a larger model
+# worth? Ten times the weights multiply the loss by {{10**-alpha_N:.3f}}, which is {{100 * (1 - 10**-alpha_N):.0f}} %
+# less: "five times better" is not what the law says. [paper: Kaplan et al. 2020, equation 1.1] [computed]
 #
 # ## Where it fits
 #

@@ -130,7 +130,7 @@ lines(
 # %% [markdown]
 # **Warm-up** is for the first steps, when AdamW's means hold only a few slopes and the weights know nothing: a long
 # step in a direction that was a matter of chance. Post-norm stacks need it; with pre-norm it is a precaution. [paper:
-# Xiong et al. 2020, section 3.3] The measured table of rates with and without it is in {{lesson("block")}}.
+# Xiong et al. 2020, abstract] The measured table of rates with and without it is in {{lesson("block")}}.
 # [definition] **The clip** is for the odd batch: one text of noise whose slope is a hundred times as long. [paper:
 # Pascanu et al. 2013, section 3.2] Its length is worth printing: it rises before the loss does. [inference]
 #
