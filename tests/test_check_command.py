@@ -165,3 +165,19 @@ def test_behaviours_are_asked_of_theirs(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert "shown  AT3  no score buys its way past the mask" in said
     assert "NOT    AT4" in said
+
+
+def test_an_axis_that_is_summed_and_not_kept_is_not_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Right for one row; on many it breaks, or, where they are as many as wide, divides by other rows' sums."""
+    path = tmp_path / "theirs.py"
+    body = "import numpy as np\n\n\ndef softmax(x):\n    e = np.exp(x - x.max({axis}))\n    return e / e.sum({axis})\n"
+    path.write_text(body.format(axis="axis=-1"), encoding="utf-8")
+    assert main(["check", str(path)]) == 4
+    said = capsys.readouterr().out
+    assert said.startswith("BROKE   softmax  theirs.py:4  it raises ValueError")
+    assert "keepdims=True where an axis is summed?" in said
+    path.write_text(
+        "import math\n\n\ndef softmax(x):\n    m = max(x)\n    e = [math.exp(a - m) for a in x]\n    return [a / sum(e) for a in e]\n"
+    )
+    assert main(["check", str(path)]) == 0  # written for one row, and says so
+    assert "held for arrays of 1 axis: with more the shape is another" in capsys.readouterr().out

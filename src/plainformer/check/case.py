@@ -53,6 +53,7 @@ class Case:
         self.assigned: tuple[int, str] | None = None
         self.rank = self.topic.ranks[0]
         self.precision = "float64"
+        self.unmet: Trouble | None = None  # how it broke on more axes than `rank`
 
     # --- making -------------------------------------------------------------------------------------------------------
 

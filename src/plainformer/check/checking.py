@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from plainformer.check.training_judged import judge_training
 from plainformer.check.walking import place_of_difference, walked
 from plainformer.check.weightless import judge_without_weights
 from plainformer.faults import refuse
+
+NAMED_AXIS = re.compile(r"\b(?:axis|dim)\s*=|\.(?:sum|max|mean|std|var)\(-1\b")  # code that means more axes than one
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,10 @@ def judge(case: Case, answer: Callable[..., Answer], file: str) -> Answer:
     truth = case.ours(Doing(), case.inputs(0, readings[0]))
     if first.out is None:
         return answer("broke", shape_said(first, truth.shape, case))
+    if case.rank == 1 and case.unmet is not None and NAMED_AXIS.search(case.plan.source):
+        return broke(
+            answer, case.unmet, notes=("with one axis alone it answers: keepdims=True where an axis is summed?",)
+        )
     if problem := repeated(case, readings[0], first, truth, answer, file):
         return problem
     masks = list(dict.fromkeys(r.get("mask_as", "") for r in readings))
@@ -235,6 +242,7 @@ def fitting_rank(case: Case, reading: Inputs) -> Said:
         if said.out is not None:
             if said.dtype in ("float32", "float16", "bfloat16") and case.precision == "float64":
                 case.precision = "float32"
+            case.unmet = tried[0][0].trouble if tried else None
             return said
         tried.append((said, rank))
         if said.trouble is not None and said.trouble.kind != "error":
@@ -309,7 +317,7 @@ def notes_of(case: Case, found: Found, readings: Sequence[Inputs]) -> Iterator[s
     if case.precision == "float32":
         yield "it computes in float32"
     if case.rank < max(case.topic.ranks):
-        yield f"held for arrays of {case.rank} {'axis' if case.rank == 1 else 'axes'}: with more it gave no answer of the right shape"
+        yield f"held for arrays of {case.rank} ax{'is' if case.rank == 1 else 'es'}: with more the shape is another"
 
 
 def wrong(
