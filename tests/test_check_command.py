@@ -176,8 +176,7 @@ def test_an_axis_that_is_summed_and_not_kept_is_not_right(tmp_path: Path, capsys
     said = capsys.readouterr().out
     assert said.startswith("BROKE   softmax  theirs.py:4  it raises ValueError")
     assert "keepdims=True where an axis is summed?" in said
-    path.write_text(
-        "import math\n\n\ndef softmax(x):\n    m = max(x)\n    e = [math.exp(a - m) for a in x]\n    return [a / sum(e) for a in e]\n"
-    )
+    body = "    m = max(x)\n    e = [math.exp(a - m) for a in x]\n    return [a / sum(e) for a in e]\n"
+    path.write_text(f"import math\n\n\ndef softmax(x):\n{body}", encoding="utf-8")
     assert main(["check", str(path)]) == 0  # written for one row, and says so
     assert "held for arrays of 1 axis: with more the shape is another" in capsys.readouterr().out
