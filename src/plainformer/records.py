@@ -18,6 +18,7 @@ else:
         cls.__record__ = dict.fromkeys(names) | {name: vars(cls)[name] for name in names if name in vars(cls)}
         cls.__needed__ = frozenset(name for name in names if name not in vars(cls))
         cls.__match_args__ = () if kw_only else names
+        cls.__checked__ = hasattr(cls, "__post_init__")
         for method in (__init__, __eq__, __hash__, __repr__, __setattr__, __delattr__):
             if method.__name__ not in vars(cls):
                 setattr(cls, method.__name__, method)
@@ -94,13 +95,13 @@ else:
     def replace(part: Any, /, **changes: Any) -> Any:
         """The same with other values in these fields."""
         cls = type(part)
-        known = getattr(cls, "__record__", {})
-        if hasattr(cls, "__post_init__") or not changes.keys() <= known.keys():
+        if getattr(cls, "__checked__", True):  # so are the standard library's
             return cls(**{**vars(part), **changes})
         new = object.__new__(cls)
-        new.__dict__.update(vars(part))
-        new.__dict__.update(changes)
-        return new
+        values = new.__dict__
+        values.update(part.__dict__)
+        values.update(changes)
+        return new if len(values) == len(cls.__record__) else cls(**values)  # which says what it does not have
 
 
 def fields_of(part: object) -> tuple[str, ...]:
