@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     draw_table(texts, bits)
     known = [b for b in bits if b is not None]
     if known:
-        print(f"\n{sum(known):.2f} bits in {len(known)} tokens: {sum(known) / len(known):.3f} bits each")
+        counted = "1 token" if len(known) == 1 else f"{len(known)} tokens"
+        print(f"\n{sum(known):.2f} bits in {counted}: {sum(known) / len(known):.3f} bits each")
     heads = sum(len(weights_HTT) for weights_HTT in maps.values())
     print(f"attention: {heads} heads in {len(maps)} layers" + ("" if args.svg else " (--svg FILE draws their maps)"))
     print(f"causal: {causal_words(verdict.causal, verdict.largest, verdict.n_changes)}")
@@ -109,7 +110,8 @@ def causal_words(causal: bool, largest: float, n_changes: int) -> str:
     if not causal:
         return f"no: changing a later token moved an earlier logit by {largest:.3g}"
     how = "by a bit" if largest == 0 else f"beyond rounding ({largest:.1g})"
-    return f"yes: changing {n_changes} tokens, one at a time, moved no earlier logit {how}"
+    changed = "1 token" if n_changes == 1 else f"{n_changes} tokens, one at a time,"
+    return f"yes: changing {changed} moved no earlier logit {how}"
 
 
 def visible(text: str) -> str:
