@@ -65,7 +65,7 @@ def main() -> None:
                     times[grouped].append(timed(module, x_1ND, grouped, backward))
             ratio = min(times[False]) / min(times[True])
             name = f"{n_chosen} of {n_experts} experts, {'forward and backward' if backward else 'forward'}"
-            milliseconds = {way: spread([1000 * one for one in times[way]]) for way in times}
+            milliseconds = {way: spread([1000 * one for one in times[way]], 1) for way in times}
             print(
                 f"{name:44} grouped {milliseconds[True]:24} all {milliseconds[False]:26} ms  {ratio:5.2f} times as fast"
             )

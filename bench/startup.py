@@ -88,7 +88,9 @@ def main() -> None:
     for name, some in runs.items():
         spent, busy, held = zip(*some, strict=True)
         above, memory = f"{median(spent) - bare:.1f}", f"{max(held) / 1000:.0f}"
-        rows.append({"what": name, "ms": spread(spent), "above": above, "CPU ms": f"{median(busy):.1f}", "MB": memory})
+        rows.append(
+            {"what": name, "ms": spread(spent, 1), "above": above, "CPU ms": f"{median(busy):.1f}", "MB": memory}
+        )
     note = (
         f"Median of {args.repeats} processes each, in turns; in brackets the fastest and the slowest. Above: more than "
         "a Python that does nothing. MB: the most memory held."

@@ -128,8 +128,8 @@ def main() -> None:
             "what": name,
             "parameters": f"{some[0].parameters:,}",
             "context": some[0].context,
-            "seconds, start to end": spread([one.seconds for one in some]),
-            "of all cores": spread([one.processor_seconds for one in some]),
+            "seconds, start to end": spread([one.seconds for one in some], 1),
+            "of all cores": spread([one.processor_seconds for one in some], 1),
             "nats a character": spread([one.nats for one in some], 4),
         }
         for name, some in results.items()

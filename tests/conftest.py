@@ -13,6 +13,7 @@ os.environ.update({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM
 
 import dis
 import importlib.util
+import json
 import re
 import sys
 import threading
@@ -20,6 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -40,6 +42,36 @@ def cases() -> Path:
     if os.environ.get("PLAINFORMER_REQUIRE_CASES"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def field(cases: Path) -> Path:
+    """The hand-made inputs of the faults that users met."""
+    return cases / "cases" / "field" / "hand"
+
+
+@pytest.fixture(scope="module")
+def expected(field: Path) -> dict[str, Any]:
+    """What is right for each of them."""
+    said: dict[str, Any] = json.loads((field / "expected.json").read_text(encoding="utf-8"))
+    return said
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command says that must end with 2, in two lines at most and without a fault of ours."""
+
+    from plainformer.cli import main
+
+    def of(*words: object) -> str:
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 2
+        said = capsys.readouterr().err
+        assert len(said.splitlines()) <= 2
+        assert "our fault" not in said
+        return said
+
+    return of
 
 
 @pytest.fixture

@@ -50,20 +50,6 @@ DOCUMENTS = [line for line in some_text(400, seed=3).splitlines() if line]
 Refused = Callable[..., str]
 
 
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    """What a command says that must end with 2, in two lines at most."""
-
-    def ask(*words: object) -> str:
-        capsys.readouterr()
-        assert main([str(word) for word in words]) == 2
-        said = capsys.readouterr().err
-        assert len(said.splitlines()) <= 2
-        return said
-
-    return ask
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same documents in every dress: plain, packed, rows, rows packed."""

@@ -19,17 +19,6 @@ from plainformer.states import State
 
 
 @pytest.fixture(scope="module")
-def field(cases: Path) -> Path:
-    return cases / "cases" / "field" / "hand"
-
-
-@pytest.fixture(scope="module")
-def expected(field: Path) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((field / "expected.json").read_text(encoding="utf-8"))
-    return said
-
-
-@pytest.fixture(scope="module")
 def models(field: Path) -> dict[str, Transformer]:
     return {name: load(field / "ckpt" / name) for name in ("gpt2-tiny", "llama-tiny", "coin")}
 

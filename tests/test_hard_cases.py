@@ -33,21 +33,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_run(tmp_path_factory)
 
 
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    """What a command says that must end with 2, in two lines at most and without a fault of ours."""
-
-    def ask(*words: object) -> str:
-        capsys.readouterr()
-        assert main([str(word) for word in words]) == 2
-        said = capsys.readouterr().err
-        assert len(said.splitlines()) <= 2
-        assert "our fault" not in said
-        return said
-
-    return ask
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [

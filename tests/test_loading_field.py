@@ -25,17 +25,6 @@ CLOSE = {"rtol": 0, "atol": 1e-3}
 HELD = ("gpt2-tiny", "gpt2-tiny-old-names", "llama-tiny", "llama-tied", "t5-tiny", "bert-tiny", "coin", "chain")
 
 
-@pytest.fixture(scope="module")
-def field(cases: Path) -> Path:
-    return cases / "cases" / "field" / "hand"
-
-
-@pytest.fixture(scope="module")
-def expected(field: Path) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((field / "expected.json").read_text(encoding="utf-8"))
-    return said
-
-
 @torch.no_grad()
 def last(folder: Path, text: str) -> torch.Tensor:
     return pf.load(folder)(torch.tensor([list(text.encode())]))[0, -1]

@@ -5,25 +5,16 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import platform
 import resource
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+from plainformer.measuring import machine as machine
+from plainformer.measuring import spread as spread
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Row = dict[str, Any]
-
-
-def machine() -> str:
-    """The processor, its cores, the system and Python; no name of a host."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
 
 
 def load() -> float | None:
@@ -35,12 +26,6 @@ def processor_seconds() -> float:
     """Seconds of all cores together in the processes that this one has started and that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """The median, and the least and the most of several."""
-    middle = f"{median(values):,.{digits}f}"
-    return middle if len(values) < 2 else f"{middle} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
 
 
 def table(rows: Sequence[Row]) -> str:

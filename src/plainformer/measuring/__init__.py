@@ -74,7 +74,7 @@ def measure(name: str, text: Path | None = None) -> Row:
         found = module.measure()
     return {
         "command": f"python bench/lessons.py {name}" + " --text TEXT" * (name in OF_TEXT and text is not None),
-        "machine": machine(),
+        "machine": with_torch(),
         "date": datetime.date.today().isoformat(),
         "load_before": before,
         "seeds": ", ".join(map(str, found.seeds)),
@@ -95,19 +95,23 @@ def jobs(each: Sequence[Job]) -> Iterator[Job]:
 
 
 def machine() -> str:
-    """The processor, its cores, the system, Python and torch; no name of a host."""
-    import torch
-
+    """The processor, its cores, the system and Python; no name of a host."""
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    versions = f"Python {platform.python_version()}, torch {torch.__version__.partition('+')[0]}"
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}, {versions}"
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def with_torch() -> str:
+    """The machine, and torch's version."""
+    import torch
+
+    return f"{machine()}, torch {torch.__version__.partition('+')[0]}"
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """The median, and the least and the most of several seeds."""
+    """The median, and the least and the most of several."""
     middle = f"{median(values):,.{digits}f}"
     return middle if len(values) < 2 else f"{middle} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
