@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plainformer import mixers, records, spec
-from plainformer.faults import Fault
+from plainformer.faults import Fault, PlainformerError
 from plainformer.ledger import Weight
 from plainformer.presets import presets
 from plainformer.tree import walk
@@ -53,6 +53,13 @@ def test_records_print_compare_hash_and_copy_as_the_standard_library_has_it() ->
     whole = presets["gpt2"]
     assert pickle.loads(pickle.dumps(whole)) == copy.deepcopy(whole) == whole
     assert {part for _, part in walk(whole)} == {part for _, part in walk(copy.deepcopy(whole))}
+
+
+def test_a_copy_is_checked_where_the_first_was() -> None:
+    """A whole spec is held to its rules however it is made."""
+    whole = presets["gpt2"]
+    with pytest.raises(PlainformerError, match="max_seq_len"):
+        records.replace(whole, max_seq_len=0)
 
 
 def test_nothing_of_a_record_is_changed_and_nothing_is_made_of_wrong_fields() -> None:

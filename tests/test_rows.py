@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,46 @@ def test_it_is_the_compiled_one_that_answers() -> None:
     with torch.enable_grad():
         product(torch.ones(1, 3), torch.ones(2, 3))
     assert len(called) == 1
+
+
+@needs_a_compiler
+def test_work_in_pieces_is_whole_however_many_share_it() -> None:
+    """Of many pieces, by 1 to 3 threads; and by several callers at once, of whom one has the workers."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, 999), torch.randn(517, 999)
+    q, keys = torch.randn(2, 6, 1, 64), torch.randn(2, 6, 301, 64)
+    product, attend, before = RowProduct(ROWS), RowAttention(ROWS), torch.get_num_threads()  # type: ignore[arg-type]
+    y, out = F.linear(x, weight), fused_attention(q, keys, keys, None, False, 0.1)
+    try:
+        for n_threads in (1, 2, 3):
+            torch.set_num_threads(n_threads)
+            torch.testing.assert_close(product(x, weight), y, rtol=0, atol=1e-3)
+            torch.testing.assert_close(attend(q, keys, keys, None, False, 0.1), out, rtol=0, atol=1e-5)
+
+        def many(_: int) -> bool:
+            with torch.no_grad():
+                return all(torch.allclose(product(x, weight), y, rtol=0, atol=1e-3) for _ in range(20))
+
+        with ThreadPoolExecutor(4) as callers:
+            assert all(callers.map(many, range(4)))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_rows", [1, 70])
+def test_each_of_stacked_experts_has_scales_of_its_own(n_rows: int) -> None:
+    stacked_EOI = torch.randn(3, 5, 8) * torch.tensor([1.0, 10.0, 100.0])[:, None, None]
+    steps, scales = products.rounded(stacked_EOI)
+    x, product = torch.randn(n_rows, 8), RowProduct(ROWS, scales)
+    for expert in range(3):
+        exact = F.linear(x, stacked_EOI[expert])
+        torch.testing.assert_close(product(x, steps[expert]), exact, rtol=0, atol=0.05 * 10**expert)
+
+
+@needs_a_compiler
+def test_weights_that_do_not_lie_in_a_row_are_torch_s_to_multiply() -> None:
+    x, weight = torch.randn(1, 5), torch.randn(5, 7).T
+    assert torch.equal(RowProduct(ROWS)(x, weight), F.linear(x, weight))
 
 
 @needs_a_compiler
