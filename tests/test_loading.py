@@ -299,6 +299,82 @@ def test_export_of_a_folder_from_the_command_line(
     assert [size_of(text) for text in ("5GB", "1.5 mb", "7")] == [5 * 10**9, 1_500_000, 7]
 
 
+# --- as it lies -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", LOADED)
+def test_mapped_is_copied(which: str, folder: Callable[[str], Path]) -> None:
+    """The same bits, whatever lies turned, side by side or alternating; and copies lie row by row."""
+    mapped, copied = pf.load(folder(which)), pf.load(folder(which), mapped=False)
+    assert same(mapped, copied)
+    assert all(tensor.is_contiguous() for tensor in copied.state_dict().values())
+    assert all(mine.requires_grad for mine in mapped.parameters())
+    assert list(dict(mapped.named_parameters())) == list(dict(copied.named_parameters()))
+
+
+@pytest.mark.parametrize("which", ["gpt2 base", "bart", "gpt_oss", "qwen2_moe"])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_what_is_done_to_a_model_is_not_done_to_its_file(
+    which: str, mapped: bool, folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Each number changed in place, and changed as training does: the file and what is loaded from it again stay."""
+    mine = Path(shutil.copytree(folder(which), tmp_path / "mine"))
+    model, before = pf.load(mine, mapped=mapped), (mine / "model.safetensors").read_bytes()
+    kept = pf.load(mine)
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.add_(1)
+    torch.optim.SGD(model.parameters(), 0.5).zero_grad()
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    torch.optim.SGD(model.parameters(), 0.5).step()
+    assert (mine / "model.safetensors").read_bytes() == before
+    assert same(kept, pf.load(folder(which)))
+    assert not same(model, kept)
+
+
+def test_no_number_of_a_model_is_another_s(folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """One weight filled with numbers leaves every other alone: of a file that maps, and of a torch file whose tensors
+    share theirs."""
+    shared = another(folder("gpt2 base"), tmp_path, lambda held: held)
+    held = load_file(shared / "model.safetensors")
+    held["h.1.ln_1.weight"] = held["h.0.ln_1.weight"]
+    held["h.1.mlp.c_fc.weight"] = held["h.0.mlp.c_fc.weight"]
+    (shared / "model.safetensors").unlink()
+    torch.save(held, shared / "pytorch_model.bin")
+    for at in (folder("gpt2 base"), folder("phi3 longrope, short"), shared):
+        model = pf.load(at)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        for name, weight in model.state_dict().items():
+            weight.fill_(7)
+            assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items() if n != name), name
+            weight.copy_(before[name])
+
+
+def test_a_folder_may_go_while_its_model_is_used(folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """Removed, and another exported under its name: the model stays what it was."""
+    mine = Path(shutil.copytree(folder("gpt2 base"), tmp_path / "mine"))
+    model = pf.load(mine)
+    shutil.rmtree(mine)
+    export(model, mine, like=folder("gpt2 base"))
+    assert same(pf.load(mine), pf.load(folder("gpt2 base")))
+    assert (mine / "model.safetensors").read_bytes() == (folder("gpt2 base") / "model.safetensors").read_bytes()
+    assert same(model, pf.load(folder("gpt2 base")))
+
+
+@pytest.mark.parametrize("more", range(1, 5))
+def test_numbers_at_odd_places_are_copied(more: int, folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """A header of any length is allowed: what follows then starts at no multiple of a number's size."""
+    odd = another(folder("bart"), tmp_path, lambda held: held)
+    raw = (odd / "model.safetensors").read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    padded = (n + more).to_bytes(8, "little") + raw[8 : 8 + n] + b" " * more + raw[8 + n :]
+    (odd / "model.safetensors").write_bytes(padded)
+    model = pf.load(odd)
+    assert same(model, pf.load(folder("bart")))
+    assert all(tensor.data_ptr() % tensor.element_size() == 0 for tensor in model.state_dict().values())
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 PEAK = """
@@ -318,7 +394,7 @@ model(torch.arange(8)[None])
 start = anonymous()
 thread = threading.Thread(target=watch)
 thread.start()
-model = pf.load(sys.argv[1])
+model = pf.load(sys.argv[1], mapped=sys.argv[3] == "mapped")
 model(torch.arange(8)[None])
 done.append(1)
 thread.join()
@@ -330,7 +406,9 @@ print((max(top) - start) / weights)
 @pytest.mark.proof
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory of a process is read from /proc")
 @pytest.mark.parametrize("form", ["whole", "shards", "bin"])
-def test_loading_takes_the_memory_of_the_weights(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["mapped", "copied"])
+def test_loading_takes_the_memory_of_the_weights(form: str, way: str, tmp_path: Path) -> None:
+    """Copied; mapped, next to none."""
     from plainformer.families import decoders
 
     spec = decoders.gpt2(vocab_size=8000, max_seq_len=64, d_model=512, n_layers=8, n_heads=8)
@@ -339,5 +417,10 @@ def test_loading_takes_the_memory_of_the_weights(form: str, tmp_path: Path) -> N
     tiny = decoders.gpt2(vocab_size=80, max_seq_len=64, d_model=8, n_layers=1, n_heads=2)
     export(Transformer(tiny), tmp_path / "tiny")
     first = in_bin(tmp_path / "tiny", tmp_path / "first", 1) if form == "bin" else tmp_path / "tiny"
-    ran = subprocess.run([sys.executable, "-c", PEAK, str(at), str(first)], capture_output=True, text=True, check=True)
-    assert 0.9 < float(ran.stdout) <= 1.1
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK, str(at), str(first), way], capture_output=True, text=True, check=True
+    )
+    if way == "mapped" and form != "bin":
+        assert float(ran.stdout) <= 0.2
+    else:
+        assert 0.9 < float(ran.stdout) <= 1.1

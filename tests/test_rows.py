@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import plainformer as pf
+from plainformer.checkpoint.exporting import export
 from plainformer.faults import PlainformerError
 from plainformer.generation import generate
 from plainformer.kernels import fused_attention
@@ -109,6 +110,21 @@ def test_each_of_stacked_experts_has_scales_of_its_own(n_rows: int) -> None:
 def test_weights_that_do_not_lie_in_a_row_are_torch_s_to_multiply() -> None:
     x, weight = torch.randn(1, 5), torch.randn(5, 7).T
     assert torch.equal(RowProduct(ROWS)(x, weight), F.linear(x, weight))
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("weights", [None, "int8"])
+def test_a_model_that_lies_turned_in_its_file_is_quickened_too(weights: str | None, tmp_path: Path) -> None:
+    """GPT-2's matrices do: each is laid row by row, and keeps its numbers."""
+    model = pf.Transformer(TINY["gpt2"]).eval()
+    export(model, tmp_path / "gpt2")
+    quick, expected = quicken(pf.load(tmp_path / "gpt2"), weights)[0], quicken(model, weights)[0]
+    assert not all(tensor.is_contiguous() for tensor in pf.load(tmp_path / "gpt2").parameters())
+    for name, tensor in quick.named_parameters():
+        assert tensor.is_contiguous(), name
+        assert torch.equal(tensor, expected.get_parameter(name))
+    tokens = torch.tensor([[3]])
+    assert torch.equal(quick(tokens), expected(tokens))
 
 
 @needs_a_compiler

@@ -1,5 +1,5 @@
-"""Models in, from folders as published on the hub: config.json beside safetensors or torch files; each tensor is read
-into its place, one at a time."""
+"""Models in, from folders as published on the hub: config.json beside safetensors or torch files; each tensor is put in
+its place, one at a time: as it lies in the file where that will do."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from plainformer.checkpoint import single
 from plainformer.checkpoint.packed import unpacked
@@ -28,22 +28,22 @@ from plainformer.model import Transformer, unready
 from plainformer.spec import Spec
 
 
-def load_hub(folder: str | Path, dtype: torch.dtype | None = None) -> Transformer:
+def load_hub(folder: str | Path, dtype: torch.dtype | None = None, mapped: bool = True) -> Transformer:
     """The model in a published folder, in its own dtype or the one asked for.
 
-    Raises PlainformerError: files absent or damaged, tensors absent or of other shapes, a family without a table,
-    weights packed in a way without a rule.
+    mapped: as `load` has it. Raises PlainformerError: files absent or damaged, tensors absent or of other shapes, a
+    family without a table, weights packed in a way without a rule.
     """
-    return load_source(source_of(Path(folder)), dtype)
+    return load_source(source_of(Path(folder)), dtype, mapped)
 
 
-def load_file(path: Path, dtype: torch.dtype | None = None) -> Transformer:
+def load_file(path: Path, dtype: torch.dtype | None = None, mapped: bool = True) -> Transformer:
     """The model in one file: all of it (GGUF, llama2.c), or its weights alone, with its config.json beside it."""
     if path.suffix == ".gguf":
-        return load_source(single.gguf_source(path), dtype)
+        return load_source(single.gguf_source(path), dtype, mapped)
     if path.suffix == ".bin" and single.is_llama2c(path):
-        return load_source(single.llama2c_source(path), dtype)
-    return load_source(source_of(path.parent, path), dtype)
+        return load_source(single.llama2c_source(path), dtype, mapped)
+    return load_source(source_of(path.parent, path), dtype, mapped)
 
 
 def source_of(folder: Path, file: Path | None = None) -> Source:
@@ -60,7 +60,8 @@ def source_of(folder: Path, file: Path | None = None) -> Source:
         tensors, read = safetensors_of(folder, file.name) if file.suffix == ".safetensors" else pickles_of([file])
     if reading.quantization is not None:
         tensors, read = unpacked(reading, tensors, read, str(folder))
-    return Source(str(folder), reading, tensors, read)
+    apart = all(one.file.endswith(".safetensors") for one in tensors.values())
+    return Source(str(folder), reading, tensors, read, apart)
 
 
 @dataclass(frozen=True)
@@ -172,26 +173,50 @@ def plan_of(source: Source) -> Plan:
 
 
 @torch.no_grad()
-def load_source(source: Source, dtype: torch.dtype | None = None) -> Transformer:
-    """The model, each tensor read into its place: never is more than one held beside it."""
+def load_source(source: Source, dtype: torch.dtype | None = None, mapped: bool = True) -> Transformer:
+    """The model, each tensor put in its place: never is more than one held beside it. mapped: as `load` has it."""
     plan = plan_of(source)
     if faults := list(unready(plan.spec)):
         raise PlainformerError(faults)
-    with torch.device("meta"):  # shapes alone: nothing is filled twice
+    with torch.device("meta"):  # shapes alone: what is read takes their places
         model = Transformer(plan.spec, initial=None)
-    model.to(dtype or plan.dtype()).to_empty(device="cpu")
-    mine, expert = model.state_dict(), Counter[str]()
+    model.to(dtype or plan.dtype())
+    expert, as_it_lies = Counter[str](), mapped and source.apart
     kept = {name for name, _ in model.named_buffers()} if dtype is None else set()
     for row, _, ours, found in plan.rows():
         assert found is not None  # plan_of refuses
         tensor = source.read(plan.stored[found])
         if row.lies == "stacked":
-            mine[ours[0]][expert[ours[0]]].copy_(tensor)
+            stack = held(model, ours[0])
+            if stack.is_meta:
+                stack = put(model, ours[0], torch.empty_like(stack, device="cpu"))
+            stack[expert[ours[0]]].copy_(tensor)
             expert[ours[0]] += 1
             continue
         for name, part in one_in(row, [tensor], ours, plan.shapes, plan.spec, torch).items():
-            if name in kept and part.dtype is not mine[name].dtype:  # a correction is kept finer than the weights
-                model.get_submodule(name.rpartition(".")[0]).register_buffer(name.rpartition(".")[2], part.clone())
-            else:
-                mine[name].copy_(part)
+            its_own = name in kept  # a correction is kept finer than the weights
+            dtype_here = part.dtype if its_own else held(model, name).dtype
+            if not (as_it_lies and part.dtype is dtype_here and products_read(part)):
+                part = torch.empty(part.shape, dtype=dtype_here).copy_(part)
+            put(model, name, part)
     return model.eval()
+
+
+def products_read(part: Tensor) -> bool:
+    """Whether products take a tensor as it lies: rows or columns in one piece, each number at a multiple of its size."""
+    in_order = part.is_contiguous() or (part.ndim > 1 and 1 in part.stride()[-2:])
+    return in_order and part.data_ptr() % part.element_size() == 0
+
+
+def held(model: Transformer, name: str) -> Tensor:
+    """The weight or buffer of this name."""
+    place, _, leaf = name.rpartition(".")
+    return cast(Tensor, getattr(model.get_submodule(place), leaf))
+
+
+def put(model: Transformer, name: str, tensor: Tensor) -> Tensor:
+    """A tensor as the weight or buffer of this name."""
+    place, _, leaf = name.rpartition(".")
+    tensor = nn.Parameter(tensor) if isinstance(held(model, name), nn.Parameter) else tensor
+    setattr(model.get_submodule(place), leaf, tensor)
+    return tensor

@@ -115,14 +115,14 @@ def load_adapters(model: Transformer, folder: str | Path, model_type: str) -> Tr
     return adapted.eval()
 
 
-def load_adapted(folder: Path, dtype: torch.dtype | None = None) -> Transformer:
+def load_adapted(folder: Path, dtype: torch.dtype | None = None, mapped: bool = True) -> Transformer:
     """The adapters of a folder on the model that it names, which must be a folder here."""
     base = settings(folder).get("base_model_name_or_path")
     where = next((one for one in (folder / str(base), Path(str(base))) if base and os.path.isdir(one)), None)
     if where is None:
         hint = "load it, then checkpoint.peft.load_adapters puts them on it"
         raise refuse(f"{folder / CONFIG}: base_model_name_or_path", base, "is no folder here", hint)
-    return load_adapters(load_hub(where, dtype), folder, read_file(where).model_type)
+    return load_adapters(load_hub(where, dtype, mapped), folder, read_file(where).model_type)
 
 
 def settings(folder: Path) -> dict[str, Any]:

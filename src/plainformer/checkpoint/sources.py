@@ -38,6 +38,7 @@ class Source:
     reading: Reading
     tensors: Mapping[str, headers.Tensor]  # by their names as stored
     read: Callable[[str], Tensor]
+    apart: bool = True  # no two tensors share numbers: those of a torch file may
 
 
 def tensors_of(folder: Path) -> tuple[Mapping[str, headers.Tensor], Callable[[str], Tensor]]:

@@ -105,7 +105,7 @@ def widened(weight_OI: Tensor, scale_O: Tensor, dtype: torch.dtype) -> Tensor:
 def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(int8 weights, scales): each row of W in steps of a 127th of its largest number, so that an entry is off by at
     most half a step. "Absmax", vector by vector: LLM.int8() (Dettmers et al. 2022), section 2."""
-    wide = weight.detach().float()
+    wide = weight.detach().float().contiguous()
     scale = wide.abs().amax(-1) / 127
     steps = (wide / scale.clamp(min=torch.finfo(torch.float32).tiny)[..., None]).round_().clamp_(-127, 127)
     return steps.to(torch.int8), scale
@@ -132,6 +132,8 @@ def quicken(model: Transformer, weights: str | None = None) -> tuple[Transformer
         weight = model.embedding.weight if tied else module.weight
         if weights is None:
             module.product = RowProduct(rows)
+            if rows is not None and not weight.is_contiguous():  # as it lies in its file: turned
+                module.weight = nn.Parameter(weight.detach().contiguous(), weight.requires_grad)
             continue
         if weight.dtype is torch.int8:
             raise refuse("weights", "int8", "have been rounded already")

@@ -36,7 +36,8 @@ def begun_from(asked: Asked) -> tuple[Transformer, Tokenizer] | None:
         raise refuse("--targets", asked["targets"], "are of adapters", "give their rank: --lora R")
     if asked.get("lora", 1) < 1:
         raise refuse("--lora", asked["lora"], "must be a rank of at least 1")
-    model, tokenizer = load(asked["base"], torch.float32), tokenizer_of(asked["base"])
+    # Copied: a run that goes on from its own step has its weights row by row, and products' bits depend on that.
+    model, tokenizer = load(asked["base"], torch.float32, mapped=False), tokenizer_of(asked["base"])
     if model.spec.decoder is None or model.spec.encoder is not None or model.spec.head is None:
         raise refuse("--from", asked["base"], "is no decoder with a head", "train continues decoders alone")
     if tokenizer.n_tokens > model.spec.vocab_size:
