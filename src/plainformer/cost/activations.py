@@ -259,9 +259,12 @@ def activations(spec: s.Spec, of: Pass) -> int:
     return taped(spec, of).most
 
 
-def logits(spec: s.Spec, of: Pass) -> int:
-    """The scores, their logarithms and the gradient of these; the last two in 32 bits."""
+def logits(spec: s.Spec, of: Pass, at_once: int = 0) -> int:
+    """The scores, their logarithms and the gradient of these; the last two in 32 bits. at_once: of so many positions
+    together, and beside them the gradient of all that the head reads; 0: of all."""
     if spec.head is None:
         return 0
     rows = of.rows if spec.head.pool == "no" else of.batch_size
-    return ((HALF if of.autocast else of.size) + 2 * max(SINGLE, of.size)) * rows * spec.head.linear.n_out
+    there = min(rows, at_once) if at_once else rows
+    stream = of.size * rows * spec.head.linear.n_in if there < rows else 0
+    return stream + ((HALF if of.autocast else of.size) + 2 * max(SINGLE, of.size)) * there * spec.head.linear.n_out

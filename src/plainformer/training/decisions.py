@@ -36,6 +36,7 @@ DECISIONS = (
         "schedule",
         "seed",
         "dtype",
+        "recompute",
         "eval_every",
         "save_every",
         "field",
@@ -50,6 +51,7 @@ MOST_LAYERS = 10_000
 PRESET = "small"
 TUNED = 0.1  # of the peak rates where all weights of a trained model go on
 MOST_TUNED = 1024  # tokens of context that a model begun from another is trained on, where none is asked for
+MOST_LOGITS, LOGITS_AT_ONCE = 1 << 26, 1 << 24  # of a micro-batch that is scored whole; of a piece of a larger one
 
 
 def check_asked(asked: Asked) -> None:
@@ -134,6 +136,8 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
             rest=rates.rest * times,
         )
     shape = asked.get("schedule", recipe.shape)
+    context = asked.get("context", spec.max_seq_len if "base" not in asked else min(spec.max_seq_len, MOST_TUNED))
+    micro_batch = min(asked.get("micro_batch", batch_size), batch_size)
     return Settings(
         preset=asked.get("preset", PRESET if "base" not in asked else ""),
         tokenizer=asked.get("tokenizer", TOKENIZER),
@@ -148,9 +152,9 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
             floor=recipe.floor,
         ),
         clip=recipe.clip,
-        context=asked.get("context", spec.max_seq_len if "base" not in asked else min(spec.max_seq_len, MOST_TUNED)),
+        context=context,
         batch_size=batch_size,
-        micro_batch=min(asked.get("micro_batch", batch_size), batch_size),
+        micro_batch=micro_batch,
         steps=n_steps,
         seed=asked.get("seed", 0),
         dtype=asked.get("dtype") or fastest_dtype(),
@@ -161,7 +165,14 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
         field=text.field,
         base=asked.get("base"),
         trained="adapters" if "lora" in asked else "all",
+        recompute=asked.get("recompute", "none"),
+        loss_rows=loss_rows(micro_batch * context, spec.vocab_size),
     )
+
+
+def loss_rows(n_positions: int, vocab_size: int) -> int:
+    """How many positions are scored at once: all (0) where their logits are no burden, else what a piece holds."""
+    return 0 if n_positions * vocab_size <= MOST_LOGITS else max(1, LOGITS_AT_ONCE // vocab_size)
 
 
 def check_memory(spec: Spec, settings: Settings, memory: int | None = None) -> None:
@@ -171,7 +182,8 @@ def check_memory(spec: Spec, settings: Settings, memory: int | None = None) -> N
     needs = [  # bytes, flag, value
         (16 * n_parameters, "--d-model and --n-layers", f"{n_parameters:,} parameters"),  # gradients, two averages
         (16 * settings.batch_size * (settings.context + 1), "--batch-size", settings.batch_size),  # int64: x and y
-        (4 * tokens * (spec.vocab_size + len(spec.main.layers) * spec.d_model), "--micro-batch", settings.micro_batch),
+        (4 * tokens * len(spec.main.layers) * spec.d_model, "--micro-batch", settings.micro_batch),
+        (4 * (settings.loss_rows or tokens) * spec.vocab_size, "--micro-batch", settings.micro_batch),
     ]
     if total is not None and sum(need for need, _, _ in needs) > total:
         most, name, value = max(needs, key=lambda need: need[0])

@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from plainformer.cost import Cost
-from plainformer.cost.training import OPTIMIZERS, Plan, Training
+from plainformer.cost.activations import logits, taped
+from plainformer.cost.tape import Pass
+from plainformer.cost.training import OPTIMIZERS, Recompute
+from plainformer.faults import PlainformerError
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.presets import presets
+from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import TokenFile
-from plainformer.training.material import Text
+from plainformer.training.decisions import Asked, installed_memory
+from plainformer.training.material import Text, tell
 from plainformer.training.optimizers import optimizers_for
+from plainformer.training.passing import as_it_is
 from plainformer.training.recipe import MUON, Settings
 from plainformer.training.step import gradients
 from plainformer.training.timing import seconds_a_step
 
 ENOUGH_STEPS = 200  # below them, the few steps that are measured first would cost a part of the time worth telling
 ADAPTERS = ("lora_a", "lora_b")
+RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
@@ -67,12 +74,16 @@ def forecast(
         seconds = settings.steps * step + -(-settings.steps // settings.eval_every) * evaluation
     flops = Cost.of(spec, settings.batch_size, settings.context).training_flops(n_tokens)
     whole = flops if settings.trained == "all" else None  # what is frozen has no gradient of its own
-    return Forecast(Ledger.of(spec).total, memory_of(spec, settings), whole, seconds)
+    memory = memory_of(spec, settings)
+    if memory is not None and not torch.cuda.is_available():
+        load_all(settings)
+        memory += resident()
+    return Forecast(Ledger.of(spec).total, memory, whole, seconds)
 
 
 def memory_of(spec: Spec, settings: Settings) -> int | None:
-    """What this process holds now, and what training adds: weights, gradients, the optimiser's averages, the copy that
-    is being saved, activations and logits of the rows that are run at once."""
+    """What training adds to a process: weights, gradients, the optimiser's averages, the copy that is being saved,
+    activations and logits of the rows that are run at once. On a GPU: what it holds."""
     wide = 8 if settings.dtype == "float64" else 4
     rows = Ledger.of(spec).weights
     trained = [w for w in rows if settings.trained == "all" or w.name.endswith(ADAPTERS)]
@@ -80,13 +91,54 @@ def memory_of(spec: Spec, settings: Settings) -> int | None:
     weights = wide * sum(w.count for w in rows)
     averages = wide // 4 * sum(how.state(w) for w in trained)
     gradient = wide * sum(w.count for w in trained)
-    cost = Cost.of(spec, settings.micro_batch, settings.context, dtype="float32")
-    of = Training.of(cost, Plan(optimizer="adamw-float32"))
-    if of.activations is None:
+    passing = passing_bytes(spec, settings)
+    if passing is None:
         return None
-    passing = wide // 4 * (of.activations + of.logits)
-    load_all(settings)
-    return resident() + 2 * (weights + averages) + gradient + passing
+    if torch.cuda.is_available():  # what is saved is copied to this machine's own memory
+        return weights + averages + gradient + passing
+    return 2 * (weights + averages) + gradient + passing
+
+
+def passing_bytes(spec: Spec, settings: Settings) -> int | None:
+    """Bytes of activations and logits of the rows that are run at once, at the worst moment: when the loss is there,
+    or after it, when a layer is made again."""
+    one = Pass(
+        settings.micro_batch,
+        settings.context,
+        recompute=settings.recompute,
+        size=8 if settings.dtype == "float64" else 4,
+        autocast=settings.dtype == "bfloat16",
+        adapters=settings.trained == "adapters",
+        processor=not torch.cuda.is_available(),
+    )
+    try:
+        tape = taped(spec, one)
+    except PlainformerError:  # a part without a rule
+        return None
+    return max(tape.n_bytes + logits(spec, one, settings.loss_rows), tape.most)
+
+
+def fitted(spec: Spec, settings: Settings, asked: Asked, memory: int | None = None) -> Settings:
+    """The settings with activations kept, or made again where this machine's memory is too small for all of them: told
+    where it is so. memory: another machine's, in bytes."""
+    room = memory or room_there()
+    if "recompute" in asked or room is None:
+        return settings
+    need = {how: memory_of(spec, replace(settings, recompute=how)) for how in RECOMPUTE}
+    fits = [how for how in RECOMPUTE if (n_bytes := need[how]) is not None and n_bytes <= room]
+    least = fits[0] if fits else "full"
+    if least == "none" or need["none"] is None:
+        return settings
+    tell(
+        f"{short(need['none'], 'B')} would be needed and there are {short(room, 'B')}: activations are made again "
+        f"(--recompute {least}), which takes {short(need[least] or 0, 'B')}"
+    )
+    return replace(settings, recompute=least)
+
+
+def room_there() -> int | None:
+    """Bytes of the memory that a run is in: a GPU's, else this machine's."""
+    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else installed_memory()
 
 
 def load_all(settings: Settings) -> None:
@@ -116,11 +168,16 @@ def most_resident() -> int | None:
     return found if sys.platform == "darwin" else found * 1024
 
 
+def most_held() -> int | None:
+    """Bytes that a run has held at most, where its weights are: on the GPU, or in this process."""
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else most_resident()
+
+
 def taken(model: Transformer, settings: Settings, seconds: float) -> Forecast:
     """What a run that is at its end took. Operations are those that torch counts in a step of one row, times the rows:
     with the plain attention, whose products are all counted."""
     n_parameters = sum(w.numel() for w in model.parameters())
-    return Forecast(n_parameters, most_resident(), counted(model, settings), seconds)
+    return Forecast(n_parameters, most_held(), counted(model, settings), seconds)
 
 
 def counted(model: Transformer, settings: Settings) -> float | None:
@@ -131,7 +188,7 @@ def counted(model: Transformer, settings: Settings) -> float | None:
     x_BT = torch.zeros(1, settings.context, dtype=torch.long, device=model.device)
     counter = FlopCounterMode(display=False)
     before = {name: w.grad for name, w in model.named_parameters()}
-    with counter, sdpa_kernel([SDPBackend.MATH]):
+    with counter, as_it_is(model), sdpa_kernel([SDPBackend.MATH]):
         gradients(model, x_BT, x_BT, model.spec.vocab_size, 1)
     for name, w in model.named_parameters():
         w.grad = before[name]

@@ -37,6 +37,7 @@ from plainformer.training.forecast import Forecast, taken
 from plainformer.training.journal import Journal, draw, rows
 from plainformer.training.material import TOKENS, pairs_of, tell
 from plainformer.training.optimizers import optimizers_for
+from plainformer.training.passing import as_decided
 from plainformer.training.processes import ALONE, Processes, Scores, whole
 from plainformer.training.progress import Progress
 from plainformer.training.saving import Saving
@@ -128,6 +129,7 @@ class Run:
         with torch.device("meta" if processes.shard else processes.device):
             self.model = Transformer(spec_of(folder), initial=None)
         choose_trained(self.model, self.settings)
+        as_decided(self.model, self.settings, processes.device.type)
         if processes.shard:  # no process ever holds all weights
             self.scores = processes.wrapped(self.model)
             self.model.to_empty(device=processes.device)
@@ -167,7 +169,7 @@ class Run:
         )
         self.optimizers.clear()
         self.traffic, n_tokens = {}, self.tokenizer.n_tokens
-        more = settings.micro_batch, settings.dtype, self.traffic, processes, self.scores
+        more = settings.micro_batch, settings.dtype, self.traffic, processes, self.scores, settings.loss_rows
         loss = gradients(self.model, x_BT, y_BT, n_tokens, *more)
         check(loss, self.optimizers, settings.clip)
         if spike := self.spikes.cause(loss):

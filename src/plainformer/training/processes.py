@@ -2,7 +2,7 @@
 
 One process alone is the same as many with a world of 1: each question below then has its own answer back, unchanged.
 
-M rows at once, T positions, V vocabulary.
+M rows at once, T positions.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from plainformer.faults import PlainformerError, refuse
 from plainformer.model import Transformer
 from plainformer.training.balance import Routed
+from plainformer.training.loss import Targets, nats
 
 TIMEOUT = 45.0  # seconds that a process waits for the others inside a step: one that hangs ends all within a minute
 LOST = ("gloo", "nccl", "connection", "timed out", "timeout", "peer", "store")
@@ -33,11 +34,15 @@ class Scores(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens_MT: Tensor, first: int = 0, routing: bool = False) -> tuple[Tensor, Routed]:
-        """(logits of the positions from `first` on, each router's scores and choices where `routing`)."""
+    def forward(
+        self, tokens_MT: Tensor, first: int = 0, routing: bool = False, targets: Targets | None = None
+    ) -> tuple[Tensor, Routed]:
+        """(logits of the positions from `first` on, or the loss of their targets, each router's scores and choices
+        where `routing`)."""
         routed = deque[tuple[Tensor, Tensor]]()  # no list: FSDP2 hands each layer a copy of every list it is given
         hidden = self.model.hidden(tokens_MT, routed=cast(Routed, routed) if routing else None)
-        return self.model.logits(hidden[:, first:] if first else hidden), list(routed)
+        hidden = hidden[:, first:] if first else hidden
+        return self.model.logits(hidden) if targets is None else nats(self.model, hidden, targets), list(routed)
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,13 @@ class Processes:
         total = torch.tensor(values, dtype=torch.float64, device="cpu" if patient else self.device)
         torch.distributed.all_reduce(total, group=self.patient if patient else None)
         return tuple(total.tolist())
+
+    def added(self, value: Tensor) -> Tensor:
+        """A number of every process, added up where it is, without waiting for it."""
+        if self.world > 1:
+            value = value.clone()
+            torch.distributed.all_reduce(value)
+        return value
 
     def any(self, flag: object) -> bool:
         """Whether it is so for one of them at least."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from plainformer.cost.training import Recompute
 from plainformer.text.reading import Documents
 from plainformer.training.schedule import Schedule, Shape
 
@@ -97,6 +98,8 @@ class Settings:
     field: str = "text"  # of a row of .jsonl
     base: str | None = None  # the model that it was begun from
     trained: Literal["all", "adapters"] = "all"
+    recompute: Recompute = "none"  # of activations: kept, or made again on the way back
+    loss_rows: int = 0  # positions whose logits are there at once; 0: all of a micro-batch's
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -30,7 +30,7 @@ from plainformer.training.decisions import (
     versions,
 )
 from plainformer.training.finetuning import adapted, begun_from, first_weights
-from plainformer.training.forecast import Forecast, forecast
+from plainformer.training.forecast import Forecast, fitted, forecast
 from plainformer.training.material import TOKENS, Text, Words, facts, taken_in, tell
 from plainformer.training.recipe import Settings
 from plainformer.training.timing import steps_in
@@ -69,7 +69,7 @@ def shaped(asked: Asked, text: Text, source: Transformer | None) -> tuple[Spec, 
         raise refuse("--context", settings.context, rule, f"--context {spec.max_seq_len}")
     check_text(text, settings.context)
     check_memory(spec, settings)
-    return spec, settings
+    return spec, fitted(spec, settings, asked)
 
 
 def plan(words: Words, asked: Asked) -> Planned:
@@ -113,7 +113,7 @@ def start(
             if text.pairs is not None:
                 raise refuse("--minutes", asked["minutes"], "is measured on a text, not on pairs", "give --steps")
             n_steps = steps_in(asked["minutes"] * 60, spec, settings, tokens, begun)
-            settings = decide(asked, text, spec, n_steps)
+            settings = fitted(spec, decide(asked, text, spec, n_steps), asked)
         model = first_weights(spec, settings, source)
         dump(part / "spec.json", to_json(spec))
         dump(

@@ -1,6 +1,6 @@
 """The gradient of one batch, whole or in parts.
 
-B batch, M rows of it at once, T positions, V vocabulary, E experts, N tokens of all rows.
+B batch, M rows of it at once, T positions, E experts, N tokens of all rows.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from plainformer.model import Transformer, cross_entropy
+from plainformer.model import Transformer
 from plainformer.training.balance import Traffic, choices, mixtures, unevenness
+from plainformer.training.loss import Targets
 from plainformer.training.optimizers import Optimizers
 from plainformer.training.processes import ALONE, Processes, Scores, whole
 
@@ -55,8 +56,25 @@ def gradients(
     traffic: Traffic | None = None,
     processes: Processes = ALONE,
     scores: nn.Module | None = None,
+    loss_rows: int = 0,
 ) -> float:
-    """Add to each weight's gradient that of the loss of this batch; the loss in nats.
+    """Add to each weight's gradient that of the loss of this batch; the loss in nats. Arguments as in `backward`."""
+    return backward(model, x_BT, y_BT, n_tokens, micro_batch, dtype, traffic, processes, scores, loss_rows).item()
+
+
+def backward(
+    model: Transformer,
+    x_BT: Tensor,
+    y_BT: Tensor,
+    n_tokens: int,
+    micro_batch: int,
+    dtype: str = "float32",
+    traffic: Traffic | None = None,
+    processes: Processes = ALONE,
+    scores: nn.Module | None = None,
+    loss_rows: int = 0,
+) -> Tensor:
+    """The same, and the loss as float64 where the model is: a GPU that is asked for no number is not waited for.
 
     The loss is the sum over the real targets (those that are not -1) divided by their number in the whole batch, so
     that cutting the batch into parts of `micro_batch` rows changes nothing. Tokens from n_tokens on are never scored:
@@ -68,20 +86,20 @@ def gradients(
 
     processes: then x_BT and y_BT are this process's rows, as many as every other's (Processes.rows), and the answer
     and all counts are those of the whole batch. scores: the model as `processes.wrapped` gave it.
+
+    loss_rows: positions whose logits are there at once (see `loss`); 0: all of a part's.
     """
-    mixed, total, scores = mixtures(model.spec), 0.0, scores or Scores(model)
-    (n_targets,) = processes.sums(int((y_BT >= 0).sum()))
+    mixed, scores = mixtures(model.spec), scores or Scores(model)
+    n_targets, total = processes.added((y_BT >= 0).sum()), torch.zeros((), dtype=torch.float64, device=x_BT.device)
     parts = list(zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True))
     balanced = any(part.balance for _, part in mixed)
     counts = counted(scores, parts, dtype, processes) if balanced and len(parts) > 1 else None
     for n_done, (some_MT, targets_MT) in enumerate(parts, start=1):
         with processes.quiet(scores, last=n_done == len(parts)):
             with products_in(dtype, x_BT.shape[1], x_BT.device.type):
-                logits_MTV, routed = scores(some_MT, 0, bool(mixed))
-                logits_MTV = logits_MTV[..., :n_tokens]
-            exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
-            loss = cross_entropy(exact_MTV, targets_MT).sum() / max(1, n_targets)
-            total += loss.item()
+                nats, routed = scores(some_MT, 0, bool(mixed), Targets(targets_MT, n_tokens, loss_rows))
+            loss = nats / n_targets.clamp(min=1)
+            total += loss.detach()
             here = choices(routed, targets_MT)
             if balanced:
                 loss = loss + unevenness(mixed, routed, targets_MT, counts or processes.counted(here))
@@ -89,7 +107,7 @@ def gradients(
                 for (place, _), count_E in zip(mixed, processes.counted(here), strict=True):
                     traffic[place] = traffic.get(place, 0) + count_E
             (loss * processes.world if processes.world > 1 else loss).backward()  # both engines give the mean
-    return processes.sums(total)[0]
+    return processes.added(total)
 
 
 @torch.no_grad()

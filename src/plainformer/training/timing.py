@@ -12,6 +12,7 @@ from plainformer.text import Batches, TokenFile, split
 from plainformer.training.evaluation import passes, scored
 from plainformer.training.finetuning import choose_trained
 from plainformer.training.optimizers import optimizers_for
+from plainformer.training.passing import as_decided
 from plainformer.training.processes import Scores
 from plainformer.training.recipe import Settings
 from plainformer.training.step import gradients
@@ -27,13 +28,15 @@ def seconds_a_step(
     train, validation = split(tokens.n_tokens, settings.validation)
     model = Transformer(spec, initial=settings.initial, seed=settings.seed)
     choose_trained(model, settings)
+    as_decided(model, settings)
     optimizers = optimizers_for(model, settings)
     batches = Batches(tokens.slice(train), settings.context, settings.batch_size, settings.seed)
     times = []
     for step in range(warm + timed):
         at = time.monotonic()
         x_BT, y_BT = (torch.from_numpy(block) for block in batches.at(step))
-        gradients(model, x_BT, y_BT, spec.vocab_size, settings.micro_batch, settings.dtype)
+        parts = settings.micro_batch, settings.dtype
+        gradients(model, x_BT, y_BT, spec.vocab_size, *parts, loss_rows=settings.loss_rows)
         optimizers.step()
         optimizers.clear()
         times.append(time.monotonic() - at)
