@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 
 import plainformer as pf
+from plainformer import compiled
 from plainformer.checkpoint.exporting import export
 from plainformer.faults import PlainformerError
 from plainformer.generation import generate
 from plainformer.kernels import fused_attention
-from plainformer.rows import RowProduct, compiled, library, products, quicken
+from plainformer.rows import RowProduct, library, products, quicken
 from plainformer.rows.products import RowAttention
 from specs import TINY
 

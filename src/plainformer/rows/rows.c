@@ -8,31 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbers.h"
 #include "pool.h"
 
 enum { MOST_ROWS = 8, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4096, PIECE = 1 << 17 }; /* the last three: bytes */
-enum { FLOAT32, BFLOAT16, INT8 };
-
-typedef uint16_t bfloat16;
-
-static inline float wide(bfloat16 x) {
-    uint32_t bits = (uint32_t)x << 16;
-    float y;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-static inline bfloat16 narrow(float x) { /* to the nearest, ties to even; what is no number stays none */
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (bfloat16)((bits >> 16) | 0x40);
-    return (bfloat16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-static inline void put(void *y, long at, float value, int kind) {
-    if (kind == BFLOAT16) ((bfloat16 *)y)[at] = narrow(value);
-    else ((float *)y)[at] = value;
-}
 
 #define SAME(w) (w)
 #define SHORT(w) ((int16_t)(w))
