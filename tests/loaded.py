@@ -54,6 +54,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # strangers by their names
     "T5, encoder alone": ("t5 encoder",),
     "mT5": ("mt5",),
     "BART": ("bart", "bart scaled", "bart base"),
+    "mBART": ("mbart",),
+    "PLBart": ("plbart",),
+    "MVP": ("mvp",),
+    "Marian": ("marian", "marian, nothing added"),
+    "Pegasus": ("pegasus",),
+    "M2M100, NLLB": ("m2m_100", "m2m_100 with another padding"),
+    "Blenderbot": ("blenderbot",),
 }
 
 
@@ -71,7 +78,7 @@ class Found:
 
 def headless(stranger: Stranger) -> bool:
     """A base class: its stream is its answer."""
-    return stranger.name.endswith("Model") and not stranger.name.endswith("LMHeadModel")
+    return stranger.name.endswith("Model") and not stranger.name.endswith(("LMHeadModel", "MTModel"))
 
 
 @torch.no_grad()

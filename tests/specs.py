@@ -219,6 +219,9 @@ TINY: dict[str, s.Spec] = {
     "alibi": change(replace(GPT2, decoder=replace(GPT2.decoder, positions=None)), s.Scores, alibi=True),
     "alibi-window": change(change(GPT2, s.Scores, alibi=True), s.Attention, window=4),
     "sinusoids": replace(GPT2, decoder=replace(GPT2.decoder, positions=s.Sinusoid(width=12))),
+    "sinusoids-of-tensor2tensor": replace(
+        GPT2, decoder=replace(GPT2.decoder, positions=s.Sinusoid(width=12, layout="tensor2tensor", offset=2))
+    ),
     "distances-in-buckets": replace(
         GPT2,
         decoder=replace(GPT2.decoder, positions=None, relative=s.RelativeBias(n_buckets=6, max_distance=9, n_heads=3)),

@@ -56,6 +56,7 @@ def float64() -> Iterator[None]:
             (nn.functional, "softmax"),
         ):
             patch.setattr(room, name, widened(getattr(room, name)))
+        patch.setattr(torch, "FloatTensor", torch.DoubleTensor)
         torch.set_default_dtype(torch.float64)
         try:
             yield
@@ -69,6 +70,8 @@ def shaken(stranger: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     held = [*stranger.named_parameters(), *((n, b) for n, b in stranger.named_buffers() if "correction" in n)]
     for name, p in held:
+        if "embed_positions" in name and not p.requires_grad:  # fixed sines
+            continue
         norm = p.dim() == 1 and ("norm" in name.lower() or "ln_" in name)
         wide = 2 * p.shape[-1] ** -0.5 if p.dim() > 1 else 0.3
         wide = 1.5 if name.endswith(("sinks", "relative_attention_bias.weight")) else wide
@@ -101,6 +104,7 @@ BART = {
     "decoder_ffn_dim": 36,
     "max_position_embeddings": 64,
 }
+PAIR_ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
 OPT = {
     "vocab_size": VOCAB,
     "hidden_size": 24,
@@ -145,6 +149,7 @@ class Stranger:
     pair: bool = False  # an encoder and a decoder
     encoder: bool = False
     buffers: tuple[str, ...] = ()  # tensors of the folder that no weight of ours is
+    constant: bool = False  # what is added to its scores is not 0
     fit: Callable[[Spec], Spec] = field(default=lambda spec: spec)  # what the reader cannot know
 
 
@@ -208,6 +213,26 @@ STRANGERS: dict[str, Stranger] = {
         "BartForConditionalGeneration", BART | {"scale_embedding": True}, pair=True, buffers=("final_logits_bias",)
     ),
     "bart base": Stranger("BartModel", BART, pair=True),
+    "marian": Stranger(
+        "MarianMTModel",
+        BART | PAIR_ENDS | {"scale_embedding": True, "activation_function": "swish"},
+        pair=True,
+        constant=True,
+    ),
+    "marian, nothing added": Stranger(
+        "MarianMTModel", BART | PAIR_ENDS | {"tie_word_embeddings": True}, pair=True, buffers=("final_logits_bias",)
+    ),
+    "pegasus": Stranger("PegasusForConditionalGeneration", BART, pair=True, buffers=("final_logits_bias",)),
+    "mbart": Stranger("MBartForConditionalGeneration", BART, pair=True, constant=True),
+    "m2m_100": Stranger("M2M100ForConditionalGeneration", BART, pair=True),
+    "m2m_100 with another padding": Stranger(
+        "M2M100ForConditionalGeneration", BART | {"pad_token_id": 0, "scale_embedding": False}, pair=True
+    ),
+    "blenderbot": Stranger(
+        "BlenderbotForConditionalGeneration", BART | PAIR_ENDS, pair=True, buffers=("final_logits_bias",)
+    ),
+    "plbart": Stranger("PLBartForConditionalGeneration", BART, pair=True, buffers=("final_logits_bias",)),
+    "mvp": Stranger("MvpForConditionalGeneration", BART, pair=True, buffers=("final_logits_bias",)),
     "gpt2 base": Stranger(
         "GPT2Model", {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64}
     ),
@@ -321,6 +346,9 @@ class Case:
     want: np.ndarray
 
 
+HEADS = ("ForConditionalGeneration", "ForCausalLM", "ForMaskedLM", "MTModel")
+
+
 def made(stranger: Stranger) -> nn.Module:
     """The stranger's model; call it within float64()."""
     import transformers
@@ -328,11 +356,15 @@ def made(stranger: Stranger) -> nn.Module:
     transformers.utils.logging.disable_progress_bar()
     kernels = {"attn_implementation": "eager"}
     base = stranger.name
-    for ending in ("ForConditionalGeneration", "ForCausalLM", "ForMaskedLM", "EncoderModel", "LMHeadModel", "Model"):
+    for ending in (*HEADS, "EncoderModel", "LMHeadModel", "Model"):
         base = base.removesuffix(ending)
     config_class = getattr(transformers, "Gemma3TextConfig" if base == "Gemma3" else f"{base}Config")
     kernels |= {"experts_implementation": "eager"} if "experts" in str(stranger.settings) else {}
-    return shaken(getattr(transformers, stranger.name)(config_class(**stranger.settings, **kernels)))
+    model = shaken(getattr(transformers, stranger.name)(config_class(**stranger.settings, **kernels)))
+    if stranger.constant:
+        generator = torch.Generator().manual_seed(1)
+        model.final_logits_bias.copy_(torch.randn(model.final_logits_bias.shape, generator=generator))
+    return model
 
 
 @torch.no_grad()
@@ -361,9 +393,10 @@ def case_of(stranger: Stranger, folder: Path) -> Case:
     assert want.dtype == torch.float64
     reading = read_file(folder)
     theirs = load_file(folder / "model.safetensors")
-    ours = names.to_ours(reading.model_type, reading.spec, theirs, np)
+    spec = names.found_in(reading.model_type, reading.spec, theirs)
+    ours = names.to_ours(reading.model_type, spec, theirs, np)
     arrays = {name: np.ascontiguousarray(array, np.float64) for name, array in ours.items()}
-    spec = stranger.fit(reading.spec)
+    spec = stranger.fit(spec)
     return Case(stranger, reading.model_type, spec, theirs, arrays, tokens_T, source_S, types_T, want.numpy())
 
 
@@ -384,7 +417,7 @@ def by_model(case: Case, spec: Spec) -> np.ndarray:
 
 
 def headless(case: Case) -> bool:
-    return case.stranger.name.endswith("Model") and not case.stranger.name.endswith("LMHeadModel")
+    return case.stranger.name.endswith("Model") and not case.stranger.name.endswith(("LMHeadModel", "MTModel"))
 
 
 SIDES: dict[str, Callable[[Case, Spec], np.ndarray]] = {"reference": by_reference, "model": by_model}

@@ -84,6 +84,7 @@ OTHERS: dict[tuple[type, str], tuple[Any, ...]] = {
         specs.DYNAMIC,
     ),
     (s.Rotary, "n_dims"): (2, 3, 99),
+    (s.Sinusoid, "layout"): ("halves", "tensor2tensor", "columns"),
     (s.Scaling, "kind"): ("yarn", "other", "llama4"),
     (s.Scaling, "settings"): ((), specs.YARN.settings, (("factor", 2.0), *specs.LLAMA3.settings[1:])),
     (s.Scores, "rotary"): (s.Rotary(theta=50.0, n_dims=2),),

@@ -138,8 +138,9 @@ def _(part: Rotary) -> Faults:
 
 @misfits.register(Sinusoid)
 def _(part: Sinusoid) -> Faults:
-    if part.width % 2:
-        yield Fault("width", part.width, "must be even: a sine and a cosine each")
+    if part.width % 2 or (part.layout == "tensor2tensor" and part.width == 2):
+        yield Fault("width", part.width, "must be even, a sine and a cosine each; tensor2tensor's two of each at least")
+    yield from among("layout", part.layout, ("pairs", "halves", "tensor2tensor"))
 
 
 @misfits.register(NormedLinear)
@@ -368,13 +369,9 @@ def _(part: Spec) -> Faults:
         reads = part.head.transform.n_in if part.head.transform else part.head.linear.n_in
         yield from equal("head", reads, part.d_model, "must read the stream's width")
         if part.head.tied:
-            table = part.embedding.table
-            yield from equal(
-                "head.linear.n_in", part.head.linear.n_in, table.width, "a tied head has the token table's width"
-            )
-            yield from equal(
-                "head.linear.n_out", part.head.linear.n_out, table.n_rows, "a tied head has the token table's rows"
-            )
+            linear, table = part.head.linear, part.embedding.table
+            yield from equal("head.linear.n_in", linear.n_in, table.width, "a tied head has the token table's width")
+            yield from equal("head.linear.n_out", linear.n_out, table.n_rows, "a tied head has the token table's rows")
 
 
 def faults_of(spec: Spec) -> Faults:

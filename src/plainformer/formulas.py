@@ -146,10 +146,12 @@ def relative_buckets(ago_TS: Array, n_buckets: int, max_distance: int, causal: b
     return np.asarray(ahead_TS + np.where(far_TS < exact, far_TS, shared_TS))
 
 
-def sinusoids(positions_T: Array, width: int) -> Array:
-    """(T, width): the sine and cosine of position / 10000^(2i / width), side by side (Vaswani et al. 2017, 3.5)."""
-    angle = positions_T[:, None] / 10000.0 ** (np.arange(0, width, 2) / width)
-    return np.stack((np.sin(angle), np.cos(angle)), -1).reshape(len(positions_T), width)
+def sinusoids(positions_T: Array, width: int, layout: str = "pairs") -> Array:
+    """(T, width): the sine and cosine of position / 10000^(2i / width), side by side (Vaswani et al. 2017, 3.5), or all
+    sines first (halves). tensor2tensor divides by 10000^(i / (width / 2 - 1))."""
+    n = width - 2 if layout == "tensor2tensor" else width
+    angle = positions_T[:, None] / 10000.0 ** (np.arange(0, width, 2) / n)
+    return np.stack((np.sin(angle), np.cos(angle)), -1 if layout == "pairs" else 1).reshape(len(positions_T), width)
 
 
 def frequencies(rotary: s.Rotary, n_tokens: int = 0) -> Array:

@@ -127,11 +127,12 @@ def relative_buckets(ago: Tensor, buckets: s.RelativeBias, causal: bool) -> Tens
     return torch.where(far < exact, far, shared) + (0 if causal else n * (ago < 0))
 
 
-def sinusoids(positions_RT: Tensor, width: int) -> Tensor:
-    """(R, T, width), float64: the sine and cosine of position / 10000^(2i / width), side by side."""
-    pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions_RT.device)
-    angle = positions_RT[..., None] / 10000.0 ** (pairs / width)
-    return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
+def sinusoids(positions_RT: Tensor, part: s.Sinusoid) -> Tensor:
+    """(R, T, width), float64: the sine and cosine of position / 10000^(2i / width), side by side or in halves."""
+    n = part.width - 2 if part.layout == "tensor2tensor" else part.width
+    pairs = torch.arange(0, part.width, 2, dtype=torch.float64, device=positions_RT.device)
+    angle = (positions_RT + part.offset)[..., None] / 10000.0 ** (pairs / n)
+    return torch.stack((angle.sin(), angle.cos()), -1 if part.layout == "pairs" else -2).flatten(-2)
 
 
 def relu_squared(x: Tensor) -> Tensor:

@@ -148,7 +148,7 @@ class Sinusoid(nn.Module):
         self.part = part
 
     def forward(self, positions_RT: Tensor) -> Tensor:
-        return kernels.sinusoids(positions_RT, self.part.width)
+        return kernels.sinusoids(positions_RT, self.part)
 
 
 @build.register(s.RelativeBias)

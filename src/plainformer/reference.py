@@ -308,7 +308,7 @@ def _(part: s.Table, w: Weights, rows: Array, where: Where) -> Array:
 
 @run.register
 def _(part: s.Sinusoid, w: Weights, rows: Array, where: Where) -> Array:
-    return f.sinusoids(rows, part.width)
+    return f.sinusoids(rows + part.offset, part.width, part.layout)
 
 
 @run.register

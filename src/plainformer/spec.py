@@ -78,6 +78,8 @@ class Sinusoid:
     """Fixed positions: sines and cosines of falling frequency (Vaswani et al. 2017, section 3.5)."""
 
     width: int
+    layout: Literal["pairs", "halves", "tensor2tensor"] = "pairs"  # halves: all sines first; its: to 1/10000
+    offset: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,10 +207,8 @@ class Residual:
         """Its parts, each with its weights' name. A norm stands beside its part: whose own names are alike anywhere."""
         first = self.branches[0].name
         yield f"{first}_norm_shared", self.norm_in
-        for branch in self.branches:
-            yield f"{branch.name}_norm", branch.norm_in
-            yield branch.name, branch.part
-            yield f"{branch.name}_norm_out", branch.norm_out
+        for one in self.branches:
+            yield from ((f"{one.name}_norm", one.norm_in), (one.name, one.part), (f"{one.name}_norm_out", one.norm_out))
         yield f"{first}_norm_together", self.norm_out
         yield f"{first}_norm_sum", self.norm_sum
 

@@ -11,17 +11,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plainformer.checkpoint import single
 from plainformer.checkpoint.packed import unpacked
 from plainformer.checkpoint.sources import DTYPES, Source, pickles_of, safetensors_of, tensors_of
-from plainformer.conventions import untie
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface import headers, read_file
 from plainformer.huggingface.checking import BUFFERS, is_draft, shape_of
-from plainformer.huggingface.names import one_in, own_head, placed, plain, table_of, unforeseen, written
+from plainformer.huggingface.names import (
+    found_in,
+    one_in,
+    placed,
+    plain,
+    sines,
+    table_of,
+    unforeseen,
+    written,
+)
 from plainformer.huggingface.tables import Row
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer, unready
@@ -95,6 +104,8 @@ class Plan:
     def faults(self) -> Iterator[Fault]:
         where, seen = self.source.where, set[str]()
         for row, name, ours, found in self.rows():
+            if found is None and row.made:
+                continue
             if found is None:
                 yield Fault(f"{where}: {name}", None, "is not in the checkpoint")
                 continue
@@ -163,8 +174,8 @@ def plan_of(source: Source) -> Plan:
         raise refuse(source.where, f"{len(source.tensors)} tensors", f"are too few for {n_layers:,} layers.")
     plan = Plan(source, reading.spec, plain(reading.model_type, source.tensors))
     faults = list(plan.faults())
-    if not faults and own_head(reading.model_type, plan.spec, Lazy(plan)):
-        plan = Plan(source, untie(plan.spec), plan.stored)
+    if not faults and (spec := found_in(reading.model_type, plan.spec, Lazy(plan))) != plan.spec:
+        plan = Plan(source, spec, plan.stored)
         faults = list(plan.faults())
     if faults:
         more = [Fault(source.where, len(faults), "faults in all")] if len(faults) > MOST_FAULTS else []
@@ -184,7 +195,9 @@ def load_source(source: Source, dtype: torch.dtype | None = None, mapped: bool =
     expert, as_it_lies = Counter[str](), mapped and source.apart
     kept = {name for name, _ in model.named_buffers()} if dtype is None else set()
     for row, _, ours, found in plan.rows():
-        assert found is not None  # plan_of refuses
+        if found is None:  # of a table that is made: plan_of refuses any other
+            put(model, ours[0], torch.from_numpy(sines(plan.shapes[ours[0]], np)).to(held(model, ours[0]).dtype))
+            continue
         tensor = source.read(plan.stored[found])
         if row.lies == "stacked":
             stack = held(model, ours[0])

@@ -36,15 +36,15 @@ BUFFERS: tuple[str, ...] = (
     ".attention.bias",
     ".attention.masked_bias",
 )
-BUFFERS += ("position_ids", ".e_score_correction_bias")
+BUFFERS += ("position_ids", ".e_score_correction_bias", "final_logits_bias")
 
 
 def shape_of(row: Row, shapes: dict[str, Shape], ours: tuple[str, ...]) -> Shape:
     """Their tensor's shape from ours, by how it lies (see tables.Row)."""
     each = [shapes[name] for name in ours]
     first = each[0]
-    if row.lies == "stacked":
-        return first[1:]
+    if row.lies in ("stacked", "one row"):
+        return first[1:] if row.lies == "stacked" else (1, *first)
     if "pairs" in row.lies:
         wide = first[-2:-1] if "turned" in row.lies else first[-1:]
         kept = (*first[:-2], first[-1]) if "turned" in row.lies else first[:-1]
@@ -104,11 +104,12 @@ def check(folder: str, reading: Reading) -> Checked:
     tied, named = "no", reading.model_type in TABLES
     if named:
         stored = plain(reading.model_type, held.tensors)
+        made = {row.theirs for row in TABLES[reading.model_type] if row.made}
         for name, shape, is_tied in asked(reading.model_type, reading.spec):
             found = stored.get(written(name, stored) or "")
             if is_tied:
                 tied = "stored" if found else "not stored"
-            elif found is None and not (reading.quantization and packed(name, left)):
+            elif found is None and name not in made and not (reading.quantization and packed(name, left)):
                 missing.append(name)
             if found is None:
                 continue

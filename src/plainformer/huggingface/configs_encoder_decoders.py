@@ -28,11 +28,10 @@ def bart(keys: Keys) -> Spec:
     keys.divides("encoder_attention_heads", "d_model")
     keys.divides("decoder_attention_heads", "d_model")
     alone(keys)
-    alone(keys)
     keys.refuse_set("normalize_before", "pre-norm is another class (mBART)")
     head = not keys.answering() and keys.headed()
     if head:
-        keys.note("The constant added to BART's scores (final_logits_bias) is a buffer of zeros, not counted.")
+        keys.note(CONSTANT)
     spec = encoder_decoders.bart(
         vocab_size=keys.count("vocab_size"),
         max_seq_len=keys.count("max_position_embeddings", default=1024),
@@ -51,6 +50,7 @@ def bart(keys: Keys) -> Spec:
     return with_answers(keys, spec, n_labels=3)
 
 
+CONSTANT = "The constant added to the scores (final_logits_bias) is a buffer, not counted; zeros in most files."
 THREE_TABLES = "untied, each stack has a token table of its own, which cannot be said yet"
 
 
@@ -64,20 +64,24 @@ def kin(
     *,
     offset: int = 0,
     rows: int = 1024,
-    fixed: bool = False,
+    fixed: int | None = None,
     pre_norm: bool = False,
     norm_first: bool = False,
     norm_last: bool = False,
     activation: str = "gelu",
     scaled: bool = False,
 ) -> Spec:
-    """BART with norms and positions in other places. fixed: positions by sines, which hold nothing."""
+    """BART with norms and positions in other places. fixed: the first row of positions that hold
+    nothing, tensor2tensor's sines."""
     alone(keys)
     d_model, max_seq_len = keys.count("d_model", "hidden_size"), keys.count("max_position_embeddings", default=rows)
     keys.divides("encoder_attention_heads", "d_model")
     keys.divides("decoder_attention_heads", "d_model")
     if not keys.headed() and not keys.architecture().endswith("Model"):
         keys.fault("architectures", keys.architecture(), "this head cannot be said yet")
+    sines = Sinusoid(width=d_model + d_model % 2, layout="tensor2tensor", offset=fixed or 0)
+    if keys.headed() and fixed is None:
+        keys.note(CONSTANT)
     learned = Table(n_rows=max_seq_len + offset, width=d_model, offset=offset)
     return encoder_decoders.bart_like(
         vocab_size=keys.count("vocab_size"),
@@ -86,7 +90,7 @@ def kin(
         n_layers=(keys.layers("encoder_layers"), keys.layers("decoder_layers")),
         n_heads=(keys.count("encoder_attention_heads"), keys.count("decoder_attention_heads")),
         d_ff=(keys.count("encoder_ffn_dim"), keys.count("decoder_ffn_dim")),
-        positions=Sinusoid(width=d_model + d_model % 2) if fixed else learned,
+        positions=learned if fixed is None else sines,
         pre_norm=pre_norm,
         norm_first=norm_first,
         norm_last=norm_last,
@@ -125,9 +129,9 @@ def marian(keys: Keys) -> Spec:
 
 
 def m2m_100(keys: Keys) -> Spec:
-    """Fan et al. 2021 (and NLLB): sines from row 2, the norms before."""
-    keys.leave_unsaid("Fixed positions start at row 2, sines before cosines: not said.")
-    return kin(keys, fixed=True, pre_norm=True, norm_last=True, activation="relu", scaled=True)
+    """Fan et al. 2021 (and NLLB): sines as tensor2tensor has them, from the row after the padding's; norms before."""
+    after = keys.count("pad_token_id", default=1, least=0) + 1
+    return kin(keys, fixed=after, pre_norm=True, norm_last=True, activation="relu", scaled=True)
 
 
 def blenderbot(keys: Keys) -> Spec:
@@ -136,6 +140,7 @@ def blenderbot(keys: Keys) -> Spec:
 
 
 def blenderbot_small(keys: Keys) -> Spec:
+    keys.leave_unsaid("The decoder norms its tokens before their positions are added: the spec says after.")
     return kin(keys, rows=512, norm_first=True)
 
 

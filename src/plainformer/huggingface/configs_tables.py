@@ -214,7 +214,7 @@ def bigbird_pegasus(keys: Keys) -> Spec:
 def pegasus_x(keys: Keys) -> Spec:
     """Phang et al. 2022, section 3: Pegasus, whose encoder sees blocks and a few rows that see all."""
     keys.leave_unsaid("Which tokens see which is not said: operations are those of all pairs.")
-    spec = kin(keys, rows=16384, fixed=True, pre_norm=True, norm_last=True, scaled=True)
+    spec = kin(keys, rows=16384, fixed=0, pre_norm=True, norm_last=True, scaled=True)
     spec = without_attention_biases(spec)
     assert spec.encoder is not None  # kin gives one
 

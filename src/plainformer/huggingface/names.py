@@ -12,6 +12,7 @@ from typing import Any
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface.tables import TABLES, Row
 from plainformer.ledger import Ledger
+from plainformer.records import replace
 from plainformer.spec import Attention, Spec
 from plainformer.tree import walk
 
@@ -104,6 +105,24 @@ def own_head(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> bool:
     return bool(theirs[head].shape == theirs[table].shape and (theirs[head] != theirs[table]).any())
 
 
+def found_in(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> Spec:
+    """The spec as a checkpoint has it, whatever its config says: with a head of its own numbers, and with a bias there
+    where a constant other than 0 is added to the scores (Marian's `final_logits_bias`)."""
+    if spec.head is None:
+        return spec
+    tied = spec.head.tied and not own_head(model_type, spec, theirs)
+    rows = [written(r.theirs, theirs) for r in table_of(model_type) if r.lies == "one row"]
+    constant = any(bool((theirs[name] != 0).any()) for name in rows if name)
+    linear = replace(spec.head.linear, bias=spec.head.linear.bias or constant)
+    return replace(spec, head=replace(spec.head, tied=tied, linear=linear))
+
+
+def sines(shape: tuple[int, ...], xp: Any) -> Any:
+    """A table of fixed positions, all sines first: what Marian and Pegasus have where no file has one."""
+    angle = xp.arange(shape[0], dtype=xp.float64)[:, None] / 10000.0 ** (xp.arange(0, shape[1], 2) / shape[1])
+    return xp.concatenate((xp.sin(angle), xp.cos(angle)), -1)
+
+
 def unforeseen(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> Iterator[Fault]:
     """What the family's table knows and the checkpoint has, but not the spec: a bias, a norm in a layer. Left out, it
     would make another model of this one."""
@@ -129,6 +148,9 @@ def to_ours(model_type: str, spec: Spec, theirs: Mapping[str, Any], xp: Any) -> 
     for r, name, ours in placed(table_of(model_type), spec):
         names = [name.replace("{e}", str(e)) for e in range(shapes[ours[0]][0])] if r.lies == "stacked" else [name]
         found = [written(n, theirs) for n in names]
+        if r.made and None in found:
+            out[ours[0]] = sines(shapes[ours[0]], xp)
+            continue
         absent += [n for n, at in zip(names, found, strict=True) if at is None]
         if None not in found:
             out |= one_in(r, [theirs[at] for at in found if at], ours, shapes, spec, xp)
@@ -143,6 +165,8 @@ def to_ours(model_type: str, spec: Spec, theirs: Mapping[str, Any], xp: Any) -> 
 def one_in(r: Row, theirs: list[Any], ours: tuple[str, ...], shapes: dict[str, Any], spec: Spec, xp: Any) -> Tensors:
     """Our tensors from one row's."""
     tensor = xp.stack(theirs) if r.lies == "stacked" else theirs[0]
+    if r.lies == "one row":
+        return {ours[0]: tensor[0]}
     if "pairs" in r.lies:
         halves = [tensor[..., j::2] for j in range(len(ours))]
         return {n: half.swapaxes(-1, -2) if "turned" in r.lies else half for n, half in zip(ours, halves, strict=True)}
@@ -174,6 +198,8 @@ def to_theirs(model_type: str, spec: Spec, ours: Mapping[str, Any], xp: Any) -> 
 
 def one_out(r: Row, tensors: list[Any], spec: Spec, xp: Any) -> Any:
     """Their tensor from one row's of ours."""
+    if r.lies == "one row":
+        return tensors[0][None]
     turned = [t.swapaxes(-1, -2) if "turned" in r.lies else t for t in tensors]
     if "pairs" in r.lies:
         return xp.stack(turned, -1).reshape(*turned[0].shape[:-1], -1)

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from typing import Literal
 
-from plainformer.records import dataclass
+from plainformer.records import dataclass, replace
 
-Lies = Literal["same", "turned", "split", "split turned", "split in heads", "stacked", "pairs", "pairs turned"]
+Lies = Literal[
+    "same", "turned", "split", "split turned", "split in heads", "stacked", "pairs", "pairs turned", "one row"
+]
 
 
 @dataclass(frozen=True)
 class Row:
     """Their pattern, our patterns, and how theirs lies to ours: as it is, turned, side by side, side by side within
-    each head, one of a stack, alternating."""
+    each head, one of a stack, alternating, the one row of a table."""
 
     theirs: str
     ours: tuple[str, ...]
     lies: Lies = "same"
     beside: str | None = None  # the row counts only where the ledger has this name
     without: str | None = None  # or only where it has not
+    made: bool = False  # a table of sines that files need not hold: `names.sines`
 
 
 def row(theirs: str, *ours: str, lies: Lies = "same", beside: str | None = None, without: str | None = None) -> Row:
@@ -301,23 +304,28 @@ MODERNBERT = (
 
 def bart_stack(name: str) -> tuple[Row, ...]:
     theirs, ours = f"model.{name}.layers.{{i}}", f"{name}.layers.{{i}}"
-    norms = {"self_attn_layer_norm": "attention_norm_sum", "encoder_attn_layer_norm": "cross_attention_norm_sum"}
-    rest = {"fc1": "feed_forward.up", "fc2": "feed_forward.down", "final_layer_norm": "feed_forward_norm_sum"}
+    norms = {"self_attn_layer_norm": "attention_norm", "encoder_attn_layer_norm": "cross_attention_norm"}
+    norms |= {"final_layer_norm": "feed_forward_norm"}
     return (
         row(f"model.{name}.embed_positions.weight", f"{name}.positions.weight"),
         *both(f"model.{name}.layernorm_embedding", f"{name}.norm_first"),
         *several(f"{theirs}.self_attn", f"{ours}.attention", PROJECTIONS),
         *several(f"{theirs}.encoder_attn", f"{ours}.cross_attention", PROJECTIONS),
-        *several(theirs, ours, norms | rest),
+        *several(theirs, ours, {"fc1": "feed_forward.up", "fc2": "feed_forward.down"}),
+        *several(theirs, ours, norms),  # before its part, or on the sum
+        *several(theirs, ours, {a: f"{b}_sum" for a, b in norms.items()}),
+        *both(f"model.{name}.layer_norm", f"{name}.norm_last"),
     )
 
 
-BART = (
+BART = (  # and its kin: which norms and positions there are, the spec says
     row("model.shared.weight", "embedding.weight"),
     *bart_stack("encoder"),
     *bart_stack("decoder"),
     row("lm_head.weight", "head.weight"),
+    row("final_logits_bias", "head.bias", lies="one row"),
 )
+MARIAN = tuple(replace(r, made=".embed_positions." in r.theirs) for r in BART)
 
 
 def t5_stack(name: str, *parts: tuple[str, str]) -> tuple[Row, ...]:
@@ -376,6 +384,13 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "albert": ALBERT,
     "modernbert": MODERNBERT,
     "bart": BART,
+    "mbart": BART,
+    "plbart": BART,
+    "mvp": BART,
+    "m2m_100": BART,
+    "blenderbot": BART,
+    "marian": MARIAN,
+    "pegasus": MARIAN,
     "t5": T5,
     "mt5": T5,
 }

@@ -128,11 +128,15 @@ def _(part: s.Table, page: Page, n_rows: str = "", width: str = "") -> str:
 def _(part: s.Sinusoid, page: Page, *_: str) -> str:
     width = size("d_model", part.width)
     doc = "Fixed positions: sines and cosines of position / 10000^(2i / width), side by side."
+    doc = doc if part.layout == "pairs" else "Fixed positions: sines of falling frequency, then their cosines."
+    rows, n = "positions_T", f"({width} - 2)" if part.layout == "tensor2tensor" else width
+    rows = f"({rows} + {part.offset})" if part.offset else rows
+    both = "torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)"
     forward = method(
         "forward(self, positions_T: Tensor) -> Tensor",
         f"pairs = torch.arange(0, {width}, 2, dtype=torch.float64, device=positions_T.device)",
-        f"angle = positions_T[:, None] / 10000.0 ** (pairs / {width})",
-        "torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)",
+        f"angle = {rows}[:, None] / 10000.0 ** (pairs / {n})",
+        both if part.layout == "pairs" else "torch.cat((angle.sin(), angle.cos()), -1)",
     )
     return page.a_class("Sinusoids", doc, "", forward)
 
