@@ -23,7 +23,8 @@ from plainformer.checkpoint.atomic import held
 from plainformer.cli import main
 from plainformer.faults import Fault, PlainformerError
 from plainformer.text import split
-from plainformer.training import board, carry_on, check_resume, forecast, loop, saving, start, starting
+from plainformer.training import board, carry_on, check_resume, forecast, saving, start, starting
+from plainformer.training import run as in_memory
 from plainformer.training.journal import Journal
 from plainformer.training.processes import Processes
 from plainformer.training.recipe import Settings
@@ -71,8 +72,11 @@ def same_weights(a: Path, b: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(w, second[name]) for name, w in first.items())
 
 
+TIMED = {"tokens_per_second", "flops_per_second", "peak_flops_per_second", "utilisation"}
+
+
 def untimed(run: Path) -> list[dict[str, object]]:
-    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in metrics(run)]
+    return [{k: v for k, v in row.items() if k not in TIMED} for row in metrics(run)]
 
 
 # --- what a run keeps -------------------------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ def test_metrics_have_a_row_for_each_step_with_the_design_s_keys(run: Path) -> N
     always = {"step", "tokens", "loss", "lr", "tokens_per_second"}
     for row in rows:
         measured = {"val_loss", "val_bits_per_byte"} if row["step"] in (5, 10, 12) else set()
-        assert row.keys() == always | measured
+        assert row.keys() == always | measured | (TIMED if row["step"] == 12 else set())
     assert rows[0]["lr"] > 0
     assert rows[-1]["loss"] < rows[0]["loss"]
 
@@ -399,16 +403,16 @@ def test_a_loss_that_is_no_number_stops_before_the_update(
     tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("train", write_text(tmp_path), *SHORT, "--save-every", 100)
-    whole, real = tmp_path / "whole", loop.gradients
+    whole, real = tmp_path / "whole", in_memory.gradients
     assert ask(*words, "--out", whole)[0] == 0
     calls = iter(range(100))
-    monkeypatch.setattr(loop, "gradients", lambda *given: real(*given) * (float("nan") if next(calls) == 7 else 1))
+    monkeypatch.setattr(in_memory, "gradients", lambda *given: real(*given) * (float("nan") if next(calls) == 7 else 1))
     status, out, err = ask(*words, "--out", tmp_path / "run")
     assert (status, out) == (3, "")
     assert "before step 8 was taken: the loss is nan" in err
     assert "step-7" in err
     assert newest(tmp_path / "run").name == "step-7"
-    monkeypatch.setattr(loop, "gradients", real)
+    monkeypatch.setattr(in_memory, "gradients", real)
     assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 0
     assert same_weights(whole, tmp_path / "run")
 
@@ -674,7 +678,7 @@ def test_a_spike_stops_before_the_update_or_is_skipped(
     tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, factor: float, said: str
 ) -> None:
     words = ("train", write_text(tmp_path), *SHORT, "--steps", 30, "--save-every", 4)
-    real = loop.gradients
+    real = in_memory.gradients
 
     def exploding(model: object, x_BT: torch.Tensor, *more: object) -> float:
         """The batch of step 20 is a bad one, whenever it comes."""
@@ -683,8 +687,8 @@ def test_a_spike_stops_before_the_update_or_is_skipped(
 
     whole = tmp_path / "whole"
     assert ask(*words, "--out", whole)[0] == 0
-    bad_batches = {hashlib.sha256(loop.Run(whole).batches.at(19)[0].tobytes()).hexdigest()}
-    monkeypatch.setattr(loop, "gradients", exploding)
+    bad_batches = {hashlib.sha256(in_memory.Run(whole).batches.at(19)[0].tobytes()).hexdigest()}
+    monkeypatch.setattr(in_memory, "gradients", exploding)
     status, _, err = ask(*words, "--out", tmp_path / "run")
     assert status == 3
     assert "before step 20 was taken" in err
@@ -703,7 +707,7 @@ def test_a_spike_stops_before_the_update_or_is_skipped(
 
 
 def test_a_run_that_skips_without_end_gives_up(tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "gradients", lambda *_: float("nan"))
+    monkeypatch.setattr(in_memory, "gradients", lambda *_: float("nan"))
     words = ("train", write_text(tmp_path), *SHORT, "--out", tmp_path / "run", "--on-spike", "skip")
     status, _, err = ask(*words)
     assert status == 3

@@ -141,6 +141,7 @@ def tell(out: str, outcome: Outcome, as_json: bool) -> int:
 
     settings, found = settings_of(Path(out)), list(rows(Path(out) / "metrics.jsonl"))
     measured = next((row for row in reversed(found) if "val_loss" in row), {})
+    last = next((row for row in found if row["step"] == settings.steps), {})
     facts: dict[str, Any] = {
         "run": out,
         "ending": outcome.ending,
@@ -151,13 +152,14 @@ def tell(out: str, outcome: Outcome, as_json: bool) -> int:
         "val_loss": measured.get("val_loss"),
         "val_bits_per_byte": measured.get("val_bits_per_byte"),
         "val_step": measured.get("step"),
+        **{name: last.get(name) for name in ("flops_per_second", "peak_flops_per_second", "utilisation")},
         "saved": str(outcome.saved),
         **compared(Path(out), outcome),
     }
     if as_json:
         print(json.dumps(facts))
     elif outcome.ending in ("done", "nothing to do"):
-        for line in [*table(facts), *beside(facts)]:
+        for line in [*table(facts, settings.dtype), *beside(facts)]:
             print(line)
     words = {
         "done": f"done: plainformer generate {shlex.quote(out)}",
@@ -204,13 +206,26 @@ def beside(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def table(facts: dict[str, Any]) -> list[str]:
+def used(facts: dict[str, Any], dtype: str) -> list[str]:
+    """How much of what the machine can do went into the model; the peak that it is measured against is said."""
+    from plainformer.report.figures import short
+
+    if facts["flops_per_second"] is None:
+        return []
+    done, most = (short(facts[name], "FLOPs/s") for name in ("flops_per_second", "peak_flops_per_second"))
+    share = facts["utilisation"]
+    if share is None:
+        return [f"{'utilisation':<12}unknown: {done} were done, more than the {most} of a product in {dtype} just now"]
+    return [f"{'utilisation':<12}{share:.1%}: {done} of the {most} of a product of matrices in {dtype}"]
+
+
+def table(facts: dict[str, Any], dtype: str) -> list[str]:
     lines = [f"{'steps':<12}{facts['step']:,}", f"{'tokens':<12}{facts['tokens']:,}"]
     if facts["val_loss"] is not None:
         bits = facts["val_bits_per_byte"]
         more = "" if bits is None else f", {bits:.4f} bits a byte"
         lines.append(f"{'validation':<12}{facts['val_loss']:.4f} nats a token{more}")
-    return [f"{'run':<12}{facts['run']}", *lines, f"{'weights':<12}{facts['saved']}"]
+    return [f"{'run':<12}{facts['run']}", *lines, *used(facts, dtype), f"{'weights':<12}{facts['saved']}"]
 
 
 def show_plan(planned: Planned, as_json: bool) -> int:
@@ -234,7 +249,7 @@ def show_plan(planned: Planned, as_json: bool) -> int:
         "steps": settings.steps,
         "tokens": tokens,
         "epochs": tokens / text.n_train,
-        "flops": cost.training_flops(tokens),
+        "flops": planned.forecast.flops,
         "planned": planned.forecast.to_json(),
         "settings": asdict(settings),
     }
@@ -248,7 +263,7 @@ def show_plan(planned: Planned, as_json: bool) -> int:
         "text": f"{text.n_tokens:,} tokens: {text.n_train:,} to train, {text.n_validation:,} to validate",
         "steps": f"{settings.steps:,} of {settings.batch_size} x {settings.context} tokens: {tokens:,} "
         f"({tokens / text.n_train:.1f} times the text)",
-        "operations": f"{short(cost.training_flops(tokens))}FLOPs",
+        "operations": f"{short(planned.forecast.flops)}FLOPs",
     }
     memory, seconds = planned.forecast.memory, planned.forecast.seconds
     if memory is not None:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from plainformer.cost import Cost
 from plainformer.cost.activations import logits, taped
 from plainformer.cost.tape import Pass
 from plainformer.cost.training import OPTIMIZERS, Recompute
@@ -26,6 +25,7 @@ from plainformer.training.decisions import Asked, installed_memory
 from plainformer.training.material import Text, tell
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.passing import as_it_is
+from plainformer.training.peak import step_flops
 from plainformer.training.recipe import MUON, Settings
 from plainformer.training.step import gradients
 from plainformer.training.timing import seconds_a_step
@@ -44,7 +44,7 @@ class Forecast:
 
     parameters: int
     memory: int | None
-    flops: float | None
+    flops: float
     seconds: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -66,19 +66,17 @@ def forecast(
     spec: Spec, settings: Settings, text: Text, tokens: TokenFile | None, measured: bool | None = None
 ) -> Forecast:
     """measured: whether a few steps are timed for it; None: where the run is long enough."""
-    n_tokens = settings.steps * settings.batch_size * settings.context
     timed = settings.steps >= ENOUGH_STEPS if measured is None else measured
     seconds = None
     if timed and tokens is not None and text.pairs is None:
         step, evaluation = seconds_a_step(spec, settings, tokens, warm=1, timed=2)
         seconds = settings.steps * step + -(-settings.steps // settings.eval_every) * evaluation
-    flops = Cost.of(spec, settings.batch_size, settings.context).training_flops(n_tokens)
-    whole = flops if settings.trained == "all" else None  # what is frozen has no gradient of its own
+    flops = settings.steps * step_flops(spec, settings)
     memory = memory_of(spec, settings)
     if memory is not None and not torch.cuda.is_available():
         load_all(settings)
         memory += resident()
-    return Forecast(Ledger.of(spec).total, memory, whole, seconds)
+    return Forecast(Ledger.of(spec).total, memory, flops, seconds)
 
 
 def memory_of(spec: Spec, settings: Settings) -> int | None:
@@ -180,11 +178,9 @@ def taken(model: Transformer, settings: Settings, seconds: float) -> Forecast:
     return Forecast(n_parameters, most_held(), counted(model, settings), seconds)
 
 
-def counted(model: Transformer, settings: Settings) -> float | None:
+def counted(model: Transformer, settings: Settings) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
-    if settings.trained != "all":
-        return None
     x_BT = torch.zeros(1, settings.context, dtype=torch.long, device=model.device)
     counter = FlopCounterMode(display=False)
     before = {name: w.grad for name, w in model.named_parameters()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -15,35 +16,18 @@ from typing import Any, Literal, cast
 import torch
 
 from plainformer.checkpoint.atomic import held, sweep
-from plainformer.checkpoint.runs import (
-    CHECKPOINTS,
-    OPTIMIZER,
-    fill,
-    newest,
-    optimizer_of,
-    spec_of,
-    state_of,
-    tokenizer_of,
-)
-from plainformer.model import Transformer
-from plainformer.text import Batches, TokenFile, split, token_bytes
-from plainformer.text.encoding import end_id
+from plainformer.checkpoint.runs import CHECKPOINTS, newest
 from plainformer.text.files import written_beside
-from plainformer.text.pairs import PairBatches
-from plainformer.training.balance import Traffic
-from plainformer.training.evaluation import Evaluation, evaluate
-from plainformer.training.finetuning import choose_trained
+from plainformer.training.evaluation import Evaluation
 from plainformer.training.forecast import Forecast, taken
 from plainformer.training.journal import Journal, draw, rows
-from plainformer.training.material import TOKENS, pairs_of, tell
-from plainformer.training.optimizers import optimizers_for
-from plainformer.training.passing import as_decided
-from plainformer.training.processes import ALONE, Processes, Scores, whole
+from plainformer.training.processes import ALONE, Processes, whole
 from plainformer.training.progress import Progress
+from plainformer.training.run import Run
 from plainformer.training.saving import Saving
-from plainformer.training.spikes import IN_A_ROW, Spikes
+from plainformer.training.spikes import IN_A_ROW
 from plainformer.training.starting import Sample, settings_of, titled
-from plainformer.training.step import BadStep, check, gradients
+from plainformer.training.step import BadStep
 
 Ending = Literal["done", "nothing to do", "stopped", "bad step"]
 OnSpike = Literal["stop", "skip"]
@@ -108,103 +92,6 @@ def exact(threads: int) -> Iterator[None]:
         memory.fill_uninitialized_memory = filling
 
 
-class Run:
-    """A run as it stands in memory: the model and all that moves it."""
-
-    def __init__(self, folder: Path, processes: Processes = ALONE) -> None:
-        self.folder, self.settings, self.processes = folder, settings_of(folder), processes
-        self.tokenizer = tokenizer_of(folder)
-        self.length_V = token_bytes(self.tokenizer)
-        self.tokens = TokenFile.open(folder / TOKENS, self.tokenizer)
-        self.pairs = pairs_of(folder, self.tokens) if self.settings.documents == "pairs" else None
-        n_all = self.tokens.n_tokens if self.pairs is None else len(self.pairs)
-        self.train, self.validation = split(n_all, self.settings.validation)
-        self.end = end_id(self.tokenizer) if self.settings.documents == "apart" else None
-        saved = newest(folder)
-        state = state_of(saved)
-        self.step, self.seconds = int(state["step"]), float(state["seconds"])
-        self.first = self.step
-        self.spikes, self.skipped = Spikes(state.get("losses", ())), 0
-        self.evaluation: Evaluation | None = None  # the newest of this process
-        with torch.device("meta" if processes.shard else processes.device):
-            self.model = Transformer(spec_of(folder), initial=None)
-        choose_trained(self.model, self.settings)
-        as_decided(self.model, self.settings, processes.device.type)
-        if processes.shard:  # no process ever holds all weights
-            self.scores = processes.wrapped(self.model)
-            self.model.to_empty(device=processes.device)
-            fill(self.model, saved)
-        else:  # DDP is made for weights as they are: their dtype is the checkpoint's
-            fill(self.model, saved)
-            self.scores = processes.wrapped(self.model)
-        self.optimizers = optimizers_for(self.model, self.settings)
-        self.optimizers.restore(optimizer_of(saved, self.optimizers.named), str(saved / OPTIMIZER))
-        self.traffic: Traffic = {}  # of the last step: each mixture's tokens by expert
-        how = self.settings.context, self.settings.batch_size, self.settings.seed
-        if self.pairs is not None:
-            self.batches: Batches | PairBatches = PairBatches(self.pairs.part(self.train), *how)
-        else:
-            self.batches = Batches(self.tokens.slice(self.train), *how, self.end)
-        was = int(state.get("processes", processes.world))
-        if was != processes.world and processes.first and self.step:
-            tell(f"{processes.world} processes, {was} before: equal to 1e-5, not to the bit")
-
-    def save(self, saving: Saving) -> None:
-        settings = self.settings
-        state = {
-            "step": self.step,
-            "tokens": self.step * settings.batch_size * settings.context,
-            "seconds": self.seconds,
-            "losses": list(self.spikes.losses),
-            "processes": self.processes.world,
-        }
-        saving.save(self.step, self.model.state_dict(), self.optimizers.tensors(), state)
-
-    def update(self) -> float:
-        """One step: its loss. Raises BadStep before any weight has moved."""
-        settings, processes = self.settings, self.processes
-        mine, n_more = processes.rows(settings.batch_size)
-        x_BT, y_BT = (
-            torch.from_numpy(block).to(processes.device) for block in self.batches.at(self.step, mine, n_more)
-        )
-        self.optimizers.clear()
-        self.traffic, n_tokens = {}, self.tokenizer.n_tokens
-        more = settings.micro_batch, settings.dtype, self.traffic, processes, self.scores, settings.loss_rows
-        loss = gradients(self.model, x_BT, y_BT, n_tokens, *more)
-        check(loss, self.optimizers, settings.clip)
-        if spike := self.spikes.cause(loss):
-            raise BadStep(spike)
-        self.optimizers.set(settings.schedule.at(self.step), self.step)
-        self.optimizers.step()
-        self.spikes.keep(loss)
-        self.step += 1
-        self.skipped = 0
-        return loss
-
-    def skip(self) -> None:
-        """Leave a step out: its batch is not seen, the rates go on."""
-        self.optimizers.clear()
-        self.traffic = {}
-        self.step += 1
-        self.skipped += 1
-
-    def evaluate(self, stop: Stop) -> Evaluation | None:
-        """The whole validation part; None where there is none, or where a signal came first."""
-        if not len(self.validation):
-            return None
-        return evaluate(
-            self.model,
-            self.tokens.slice(self.validation),
-            self.length_V,
-            self.settings.context,
-            go_on=lambda: not stop.asked,
-            processes=self.processes,
-            scores=self.scores if self.processes.shard else Scores(self.model),
-            end=self.end,
-            pairs=None if self.pairs is None else self.pairs.part(self.validation),
-        )
-
-
 def carry_on(
     folder: str | Path,
     sample: Sample | None = None,
@@ -236,41 +123,80 @@ def carry_on(
                 return advance(run, journal, saving, stop, sample, quiet or not processes.first, on_spike)
 
 
+class Told:
+    """The rows of a run's last steps, until their losses are known: at once, or when the next step is on its way."""
+
+    def __init__(self, journal: Journal, progress: Progress, stop: Stop, skips: bool) -> None:
+        self.journal, self.progress, self.stop, self.skips = journal, progress, stop, skips
+        self.rows = deque[dict[str, Any]]()
+        self.since = time.monotonic()  # the end of what was waited for last
+        self.n_taken, self.seconds = 0, 0.0  # steps of this process, evaluations and saves left out
+
+    def begin(self, run: Run) -> None:
+        """One step more."""
+        if not self.rows:
+            self.since = time.monotonic()
+        row: dict[str, Any] = {"step": run.step + 1, "tokens": (run.step + 1) * run.tokens_a_step}
+        run.begin()
+        row["lr"] = run.optimizers.lr
+        if run.traffic:
+            row["tokens_per_expert"] = {place: count_E.tolist() for place, count_E in run.traffic.items()}
+        self.rows.append(row)
+
+    def read(self, run: Run, n_left: int, measuring: bool = False) -> None:
+        """Write all rows but the last n_left; measuring: with an evaluation in the last one. Raises BadStep where the
+        run is to stop: it then stands before the bad step."""
+        while len(self.rows) > n_left:
+            row = self.rows.popleft()
+            try:
+                row["loss"] = run.outcome()
+            except BadStep as bad:
+                if not self.skips or run.skipped == IN_A_ROW:
+                    raise run.back(row["step"] - 1, bad) from None
+                run.skip()
+                row.pop("tokens_per_expert", None)
+                row["skipped"] = str(bad)
+                self.progress.say(f"step {row['step']:,} left out: {bad}")
+            now = time.monotonic()
+            row["tokens_per_second"] = round(run.tokens_a_step / (now - self.since), 1)
+            self.n_taken, self.seconds = self.n_taken + 1, self.seconds + now - self.since
+            self.since = now
+            if measuring and not self.rows:
+                row |= measure(run, self.stop, self.progress)
+            if row["step"] == run.settings.steps and run.processes.first:
+                row |= run.use(self.seconds / self.n_taken).to_json()
+            self.journal.append(row)
+            if "loss" in row:
+                self.progress.step(row["step"], row["loss"], row["tokens_per_second"])
+
+
 def advance(
     run: Run, journal: Journal, saving: Saving, stop: Stop, sample: Sample | None, quiet: bool, on_spike: OnSpike
 ) -> Outcome:
     """The loop itself."""
     settings, first, processes = run.settings, run.step, run.processes
-    n_tokens = settings.batch_size * settings.context
+    run.stops = on_spike == "stop"
     with Progress(first, settings.steps, quiet) as progress:
+        told = Told(journal, progress, stop, on_spike == "skip")
         if first < settings.steps:
             progress.say(f"steps {first + 1:,} to {settings.steps:,}: {way(run)}")
         while run.step < settings.steps:
             begun = time.monotonic()
-            row: dict[str, Any] = {"step": run.step + 1, "tokens": (run.step + 1) * n_tokens}
+            told.begin(run)
+            measuring, keeping = (
+                run.step % every == 0 or run.step == settings.steps
+                for every in (settings.eval_every, settings.save_every)
+            )
             try:
-                row["loss"] = run.update()
+                told.read(run, 0 if measuring or keeping else int(run.late), measuring)
+                saving.look()
+                run.seconds += time.monotonic() - begun
+                stop.see_to_it(processes)
+                if stopped := processes.any(stop.asked):
+                    told.read(run, 0)
             except BadStep as bad:
-                if on_spike == "stop" or run.skipped == IN_A_ROW:
-                    return given_up(run, saving, bad)
-                run.skip()
-                row["skipped"] = str(bad)
-                progress.say(f"step {run.step:,} left out: {bad}")
-            seconds = time.monotonic() - begun
-            row["lr"] = run.optimizers.lr
-            row["tokens_per_second"] = round(n_tokens / seconds, 1)
-            if run.traffic:
-                row["tokens_per_expert"] = {place: count_E.tolist() for place, count_E in run.traffic.items()}
-            if run.step % settings.eval_every == 0 or run.step == settings.steps:
-                row |= measure(run, stop, progress)
-            journal.append(row)
-            saving.look()
-            run.seconds += time.monotonic() - begun
-            if "loss" in row:
-                progress.step(run.step, row["loss"], row["tokens_per_second"])
-            stop.see_to_it(processes)
-            stopped = processes.any(stop.asked)
-            if run.step % settings.save_every == 0 or run.step == settings.steps or stopped:
+                return given_up(run, saving, bad)
+            if keeping or stopped:
                 journal.settle()
                 run.save(saving)
                 if stopped:
@@ -296,7 +222,7 @@ def way(run: Run) -> str:
 
 def measure(run: Run, stop: Stop, progress: Progress) -> dict[str, float | None]:
     """The columns of an evaluation; none where there was none."""
-    found = run.evaluate(stop)
+    found = run.evaluate(lambda: not stop.asked)
     if found is None:
         return {}
     run.evaluation = found

@@ -42,8 +42,10 @@ class Muon(Optimizer):
 
     Weights with more axes than two are stacks of matrices (experts). Matrices of one shape, turned or not, are made
     orthogonal together: one batched product in place of many. `dtype` is that of the orthogonalisation; None: of the
-    weights. Of weights that processes keep in shares each process gathers every matrix, makes all of them orthogonal,
-    and moves its own share: the momentum is shared, the products are done by each.
+    weights. `found_inf`, set on the optimiser as torch's scalers set it: a number that is 1 where the gradients are not
+    to be followed; nothing is then moved or remembered, and nobody waits to see it. Of weights that processes keep in
+    shares each process gathers every matrix, makes all of them orthogonal, and moves its own share: the momentum is
+    shared, the products are done by each.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Muon(Optimizer):
         dtype: torch.dtype | None = None,
     ) -> None:
         self.dtype = dtype
+        self.found_inf: Tensor | None = None
         super().__init__(weights, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -69,6 +72,9 @@ class Muon(Optimizer):
                     self.state[w]["momentum"] = torch.zeros_like(w)
             grads = [cast(Tensor, w.grad) for w in weights]
             kept = [self.state[w]["momentum"] for w in weights]
+            if self.found_inf is not None:  # towards itself: no move
+                bad = self.found_inf > 0
+                grads = [torch.where(bad, momentum, grad) for momentum, grad in zip(kept, grads, strict=True)]
             torch._foreach_lerp_(kept, grads, 1 - group["momentum"])
             ahead = torch._foreach_lerp(grads, kept, group["momentum"])  # Nesterov's look ahead
             self.move(group, weights, list(ahead))
@@ -88,8 +94,11 @@ class Muon(Optimizer):
                 w = weights[i]
                 turned = part if w.shape[-1] == n_long else part.mT
                 n_out, n_in = w.shape[-2:]
+                before = None if self.found_inf is None else w.clone()
                 w.mul_(1 - group["lr"] * group["weight_decay"])
                 w.add_(share_of(turned.reshape(w.shape), w), alpha=-group["lr"] * max(1.0, n_out / n_in) ** 0.5)
+                if before is not None and self.found_inf is not None:
+                    w.copy_(torch.where(self.found_inf > 0, before, w))
 
 
 class Optimizers:
@@ -135,8 +144,10 @@ class Optimizers:
         """The first group's rate: the matrices', where there are any."""
         return float(self.inner[0].param_groups[0]["lr"])
 
-    def step(self) -> None:
+    def step(self, bad: Tensor | None = None) -> None:
+        """Move the weights; nothing where `bad` is 1 (see `step.watched`)."""
         for inner in self.inner:
+            cast(Any, inner).found_inf = bad
             inner.step()
 
     def clear(self) -> None:

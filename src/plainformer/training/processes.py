@@ -56,7 +56,8 @@ class Processes:
     world: int = 1
     shard: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    patient: Any = None  # the group of those who wait for as long as it takes
+    host: Any = None  # the group that speaks of what the processors hold; None: the group of all, by gloo
+    patient: Any = None  # the same, of those who wait for as long as it takes
     parent: int | None = None  # the process that started these
 
     @property
@@ -79,8 +80,8 @@ class Processes:
         """Each value summed over all processes, in float64."""
         if self.world == 1:
             return values
-        total = torch.tensor(values, dtype=torch.float64, device="cpu" if patient else self.device)
-        torch.distributed.all_reduce(total, group=self.patient if patient else None)
+        total = torch.tensor(values, dtype=torch.float64)
+        torch.distributed.all_reduce(total, group=self.patient if patient else self.host)
         return tuple(total.tolist())
 
     def added(self, value: Tensor) -> Tensor:
@@ -181,8 +182,9 @@ def joined(shard: bool = False) -> Iterator[Processes]:
     dist.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT))
     try:
         patient = dist.new_group(timeout=timedelta(days=30), backend="gloo")
+        host = dist.new_group(timeout=timedelta(seconds=TIMEOUT), backend="gloo") if device is not None else None
         rank, world = dist.get_rank(), dist.get_world_size()
-        yield Processes(rank, world, shard, device or torch.device("cpu"), patient, os.getppid())
+        yield Processes(rank, world, shard, device or torch.device("cpu"), host, patient, os.getppid())
         dist.destroy_process_group()
     except (PlainformerError, SystemExit, KeyboardInterrupt):
         raise  # the group ends with the process: to take leave of those who are gone would wait for them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from math import inf
 from statistics import fmean, pstdev
 
 KEPT, ENOUGH = 64, 16  # losses that are remembered, and how many of them say anything
@@ -16,18 +17,19 @@ class Spikes:
     the uninterrupted one."""
 
     def __init__(self, losses: Iterable[float] = ()) -> None:
-        self.losses = deque(losses, maxlen=KEPT)
+        self.losses = deque(losses, maxlen=KEPT + 1)
+
+    def most(self, last: int | None = None) -> float:
+        """The largest loss that is still training: above the mean of those before by a nat and six of their deviations.
+        last: how many of the losses that are known say it; None: all."""
+        some = list(self.losses)[:last][-KEPT:]
+        return fmean(some) + NATS + DEVIATIONS * pstdev(some) if len(some) >= ENOUGH else inf
 
     def cause(self, loss: float) -> str | None:
-        """Why this loss is no longer training: above the last ones' mean by a nat and six of their deviations.
-
-        A loss that is no number is another fault, and none of these.
-        """
-        if len(self.losses) < ENOUGH:
-            return None
-        mean = fmean(self.losses)
-        if loss > mean + NATS + DEVIATIONS * pstdev(self.losses):
-            return f"the loss is {loss:.4f}, after {mean:.4f} over the {len(self.losses)} steps before it"
+        """Why this loss is no longer training. A loss that is no number is another fault, and none of these."""
+        if loss > self.most():
+            some = list(self.losses)[-KEPT:]
+            return f"the loss is {loss:.4f}, after {fmean(some):.4f} over the {len(some)} steps before it"
         return None
 
     def keep(self, loss: float) -> None:

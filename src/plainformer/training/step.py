@@ -130,8 +130,7 @@ def check(loss: float, optimizers: Optimizers, clip: float | None) -> float:
     """
     if not isfinite(loss):
         raise BadStep(f"the loss is {loss}")
-    grads = {name: w.grad for name, w in optimizers.named.items() if w.grad is not None}
-    length = torch.nn.utils.get_total_norm(list(grads.values()))
+    grads, length = lengths(optimizers)
     found = float(whole(length))
     if not isfinite(found):
         bad = next((name for name, grad in grads.items() if not whole(grad.isfinite().all())), "all weights together")
@@ -139,3 +138,19 @@ def check(loss: float, optimizers: Optimizers, clip: float | None) -> float:
     if clip is not None:
         torch.nn.utils.clip_grads_with_norm_(list(optimizers.named.values()), clip, length)
     return found
+
+
+def lengths(optimizers: Optimizers) -> tuple[dict[str, Tensor], Tensor]:
+    """(the gradients by name, the length of all of them together)."""
+    grads = {name: w.grad for name, w in optimizers.named.items() if w.grad is not None}
+    return grads, torch.nn.utils.get_total_norm(list(grads.values()))
+
+
+def watched(loss: Tensor, optimizers: Optimizers, clip: float | None, most: float) -> Tensor:
+    """What `check` finds, without waiting for it: 1 where the loss or the gradient is no number or the loss is above
+    `most`, else 0; for `Optimizers.step`, which then moves nothing. Cuts the gradient as `check` does."""
+    _, length = lengths(optimizers)
+    good = length.isfinite() & loss.isfinite() & (loss <= most)
+    if clip is not None:
+        torch.nn.utils.clip_grads_with_norm_(list(optimizers.named.values()), clip, length)
+    return (~good).float()
