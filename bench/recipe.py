@@ -29,6 +29,7 @@ from plainformer.spec import Activation, Attention, FeedForward, Head, Linear, N
 from plainformer.training import carry_on, loss, optimizers
 from plainformer.training.recipe import Settings
 from plainformer.training.schedule import Shape
+from plainformer.training.starting import settings_of
 from plainformer.tree import rewrite
 
 Patch = Callable[[], AbstractContextManager[object]]
@@ -217,8 +218,8 @@ def measured(text: Path, folder: Path, other: Other, asked: Mapping[str, Any]) -
         used = time.process_time() - begun
     assert outcome.ending == "done", outcome
     assert outcome.evaluation is not None
-    kept = json.loads((folder / "run.json").read_text(encoding="utf-8"))["settings"]
-    return {"nats": outcome.evaluation.loss, "processor_seconds": used, "settings": kept}
+    found = {"nats": outcome.evaluation.loss, "processor_seconds": used}
+    return found | ({"settings": settings_of(folder).to_json()} if other is OTHERS[RECIPE, ""] else {})
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

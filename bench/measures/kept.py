@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 Key = tuple[object, ...]
+SAID = 3  # parts of a key that are told; the rest is what all of a measuring have in common
 
 
 class Kept:
@@ -54,7 +55,8 @@ def measure_all(keys: Sequence[Key], measure: Callable[[Key], object], kept: Kep
         kept.put(key, result)
         done.append(key)
         left = (time.monotonic() - began) / len(done) * (len(wanted) - len(done))
-        said = f"{len(done)} of {len(wanted)}, {int(left) // 60}:{int(left) % 60:02} left: {key}: {result}"
+        name = ", ".join(map(str, key[:SAID]))
+        said = f"{len(done)} of {len(wanted)}, {int(left) // 60}:{int(left) % 60:02} left: {name}: {result}"
         print(said, file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(at_once) as pool:
