@@ -220,6 +220,7 @@ def test_f31_a_killed_process_ends_all_within_a_minute_and_the_run_goes_on(
     assert is_sharded(newest(run)) == bool(flags)
     if flags:
         shares_cut_short_are_noticed(run, tmp_path / "copy")
+    assert "after 20 steps" not in (run / "sample.txt").read_text()
     job = torchrun(2, *words, "--resume")
     _, err = job.communicate(timeout=120)
     assert job.returncode == 0, err
@@ -231,6 +232,7 @@ def test_f31_a_killed_process_ends_all_within_a_minute_and_the_run_goes_on(
         assert found == pytest.approx([row.get(key, 0.0) for row in expected], abs=1e-10)
     for name, w in weights(alone).items():
         torch.testing.assert_close(weights(run)[name], w, rtol=0, atol=1e-10)
+    assert (run / "sample.txt").read_text() == (alone / "sample.txt").read_text()  # written by both, where they share
 
 
 def shares_cut_short_are_noticed(run: Path, copy: Path) -> None:

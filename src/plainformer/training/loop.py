@@ -21,7 +21,7 @@ from plainformer.text.files import written_beside
 from plainformer.training.evaluation import Evaluation
 from plainformer.training.forecast import Forecast, taken
 from plainformer.training.journal import Journal, draw, rows
-from plainformer.training.processes import ALONE, Processes, whole
+from plainformer.training.processes import ALONE, Processes, Scores, whole
 from plainformer.training.progress import Progress
 from plainformer.training.run import Run
 from plainformer.training.saving import Saving
@@ -237,22 +237,27 @@ def finish(run: Run, journal: Journal, stop: Stop, sample: Sample | None, progre
     if run.processes.any(run.processes.first and len(run.validation) and not any("val_loss" in row for row in last)):
         journal.append({"step": run.step} | measure(run, stop, progress))
         made = True
-    if not run.processes.first:
-        return made
-    if made or run.step != run.first or not (run.folder / "loss.svg").is_file():
+    if run.processes.first and (made or run.step != run.first or not (run.folder / "loss.svg").is_file()):
         draw(run.folder)
         made = True
-    return written(run, sample) or made if not stop.asked else made
+    return made if run.processes.any(stop.asked) else written(run, sample) or made
 
 
 def written(run: Run, sample: Sample | None) -> bool:
-    """Add the text after training to sample.txt. False: nothing to add, or no process holds the whole model."""
+    """Add the text after training to sample.txt. False: nothing to add. Where no process holds the whole model, all of
+    them write it together, and the first keeps it."""
     path, title = run.folder / "sample.txt", f"after {run.step:,} steps"
     before = path.read_bytes() if path.is_file() else b""  # somebody may have put anything there
-    if sample is None or f"--- {title} ---".encode() in before or run.processes.shard:
+    asked = run.processes.first and sample is not None and f"--- {title} ---".encode() not in before
+    if sample is None or not run.processes.any(asked):
         return False
-    with written_beside(path) as file:
-        file.write(before + b"\n" + titled(title, sample(run.model, run.tokenizer)).encode())
+    if run.processes.shard:
+        text = cast(Scores, run.scores).all_through(lambda model: sample(model, run.tokenizer))
+    elif run.processes.first:
+        text = sample(run.model, run.tokenizer)
+    if run.processes.first:
+        with written_beside(path) as file:
+            file.write(before + b"\n" + titled(title, text).encode())
     return True
 
 

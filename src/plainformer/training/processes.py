@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from plainformer.training.balance import Routed
 from plainformer.training.loss import Targets, nats
 
 TIMEOUT = 45.0  # seconds that a process waits for the others inside a step: one that hangs ends all within a minute
+Result = TypeVar("Result")
 LOST = ("gloo", "nccl", "connection", "timed out", "timeout", "peer", "store")
 
 
@@ -43,6 +44,11 @@ class Scores(nn.Module):
         hidden = self.model.hidden(tokens_MT, routed=cast(Routed, routed) if routing else None)
         hidden = hidden[:, first:] if first else hidden
         return self.model.logits(hidden) if targets is None else nats(self.model, hidden, targets), list(routed)
+
+    def all_through(self, do: Callable[[Transformer], Result]) -> Result:
+        """What is more than a pass, with the weights outside the layers there all the while. Of weights in shares all
+        processes must do the same."""
+        return do(self.model)
 
 
 @dataclass(frozen=True)
@@ -125,13 +131,14 @@ class Processes:
         scores = Scores(model)
         if self.shard:
             from torch.distributed.device_mesh import init_device_mesh
-            from torch.distributed.fsdp import fully_shard
+            from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
             mesh = init_device_mesh(self.device.type, (self.world,))
             for stack in (stack for stack in (model.spec.encoder and model.encoder, model.decoder) if stack):
                 for layer in stack.layers:
                     fully_shard(layer, mesh=mesh)
             fully_shard(scores, mesh=mesh)
+            register_fsdp_forward_method(scores, Scores.all_through.__name__)
         elif self.world > 1:
             from torch.nn.parallel import DistributedDataParallel
 
