@@ -53,6 +53,8 @@ def from_path(path: str, family: str | None = None) -> Subject:
     file = file_in(path) if os.path.isdir(path) else path
     if file is None:
         raise refuse("MODEL", path, "the folder holds neither config.json nor spec.json")
+    if file.endswith(".gguf"):
+        return from_gguf(file)
     from plainformer.huggingface.json_files import read_object
 
     data = read_object(file, "MODEL")
@@ -78,11 +80,35 @@ def from_path(path: str, family: str | None = None) -> Subject:
     )
 
 
+def from_gguf(file: str) -> Subject:
+    """A GGUF file, by its header alone."""
+    from plainformer.huggingface.gguf_files import read_model
+
+    model = read_model(file)
+    reading, held = (
+        model.reading,
+        f"The file's tensors, {model.kinds}, have {model.n_bytes:,} bytes with their filling.",
+    )
+    notes = tuple(note for note in reading.notes if "tie_word_embeddings" not in note)
+    return Subject(
+        name=file,
+        spec=reading.spec,
+        family=reading.family,
+        model_type=reading.model_type,
+        notes=(*notes, held),
+        n_stored=model.n_bytes,
+    )
+
+
 def config_of(text: str) -> tuple[dict[str, object] | None, str]:
     """The config.json behind MODEL and its path; None where it is a preset or one of our own specs."""
     file = file_in(text) if os.path.isdir(text) else text if os.path.isfile(text) else None
     if file is None:
         return None, text
+    if file.endswith(".gguf"):
+        from plainformer.huggingface.gguf_files import read_model
+
+        return read_model(file).reading.config, file
     from plainformer.huggingface.json_files import read_object
 
     data = read_object(file, "MODEL")

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from plainformer.faults import refuse
 from plainformer.generation.beams import Beams
 from plainformer.generation.rules import Rules
+from plainformer.huggingface.gguf_header import read_gguf
 from plainformer.huggingface.json_files import read_object
+from plainformer.text.one_file import stops
 
 FILE = "generation_config.json"
 UNFOLLOWED: tuple[str, ...] = (
@@ -36,8 +38,11 @@ class Published:
 
 
 def published(folder: str | Path) -> Published:
-    """Read it; a folder without either file says nothing. Refused by file and key: a value of another kind."""
-    folder = Path(folder).parent if os.path.isfile(folder) and Path(folder).suffix != ".gguf" else Path(folder)
+    """Read it; a folder without either file says nothing, and a GGUF file which tokens end a text. Refused by file and
+    key: a value of another kind."""
+    if os.path.isfile(folder) and str(folder).endswith(".gguf"):
+        return Published(stop_ids=stops(read_gguf(str(folder)).keys))
+    folder = Path(folder).parent if os.path.isfile(folder) else Path(folder)
     path = next((p for name in (FILE, "config.json") if os.path.isfile(p := folder / name)), None)
     if path is None:
         return Published()

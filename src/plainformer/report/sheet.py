@@ -29,6 +29,7 @@ class Subject:
     dtype: str | None = None  # of the stored weights, where the source says
     quantization: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    n_stored: int | None = None  # bytes of the weights, where a file's own header says them
 
 
 def by_part(rows: Iterable[Weight]) -> dict[str, int]:
@@ -172,6 +173,8 @@ def under(counted: Count) -> dict[str, Any]:
 
 def as_stored(subject: Subject, cost: Cost) -> tuple[int | None, list[str]]:
     """Bytes of the weights as the source says that they are stored, and a note where it doesn't say enough."""
+    if subject.n_stored is not None:
+        return subject.n_stored, []
     if not subject.quantization:
         if subject.dtype in rules.BITS:
             return cost.weights_bytes(subject.dtype), []

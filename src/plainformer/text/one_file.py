@@ -23,7 +23,20 @@ from plainformer.text.pieces import (
 )
 
 LLAMA3 = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")  # up to three digits together
-CUTS = {"default": None, "gpt-2": None, "qwen2": QWEN, "llama-bpe": LLAMA3}
+WORDS: dict[str, str] = {  # how text is cut before merges are made, by llama.cpp's names of those who cut so
+    **dict.fromkeys(("default", "gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe"), "gpt-2"),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"), "digits"),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), "qwen2"),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3"), "llama-3"),
+}
+ENDS = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "sep_token": "seperator",
+    "pad_token": "padding",
+}
+STOPS = ("eos", "eot", "eom")
 
 
 def llama2c(file: Path) -> Content:
@@ -50,26 +63,38 @@ def gguf(file: Path) -> Content:
     kind, tokens, sorts = (keys.get(f"tokenizer.ggml.{name}") for name in ("model", "tokens", "token_type"))
     if not isinstance(tokens, list) or kind not in ("llama", "gpt2"):
         raise refuse(f"{file}: tokenizer.ggml.model", kind, "is no tokenizer that is read here", "llama and gpt2 are")
-    sorts = sorts if isinstance(sorts, list) else [NORMAL] * len(tokens)
-    first = keys.get("tokenizer.ggml.bos_token_id")
-    starts = keys.get("tokenizer.ggml.add_bos_token", kind == "llama") and isinstance(first, int)
-    around = template({tokens[first]: first}, {}) if starts and isinstance(first, int) else None
+    sorts = list(sorts) if isinstance(sorts, list) else [NORMAL] * len(tokens)
+    cut = WORDS.get(str(keys.get("tokenizer.ggml.pre", "default")))
+    if kind == "gpt2" and cut is None:
+        raise refuse(
+            f"{file}: tokenizer.ggml.pre", keys["tokenizer.ggml.pre"], "is no way to cut words that is known here"
+        )
+    starts = keys.get("tokenizer.ggml.add_bos_token", kind == "llama" or cut == "llama-3")
+    before, after = (
+        {tokens[i]: i} if asked and (i := number(keys, name)) is not None else {}
+        for name, asked in (("bos", starts), ("eos", keys.get("tokenizer.ggml.add_eos_token")))
+    )
+    around = template(before, after)
     if kind == "llama":
         pieces = list(zip(tokens, keys["tokenizer.ggml.scores"], sorts, strict=True))
         prefix = bool(keys.get("tokenizer.ggml.add_space_prefix", True))
         return of_pieces(pieces, BPE, prefix, [], BYTE in sorts) | {"post_processor": around}
-    cut = keys.get("tokenizer.ggml.pre", "default")
-    if cut not in CUTS:
-        raise refuse(f"{file}: tokenizer.ggml.pre", cut, "is no way to cut words that is known here")
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": CUTS[cut] is None}
-    split = {"type": "Split", "pattern": {"Regex": CUTS[cut]}, "behavior": "Isolated", "invert": False}
-    model = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": {text: i for i, text in enumerate(tokens)}}
-    model |= {"ignore_merges": cut == "llama-bpe"}
+    for i in (i for name in (*ENDS.values(), *STOPS) if (i := number(keys, name)) is not None):
+        sorts[i] = CONTROL  # old files say of them that they are text
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = cut in ("gpt-2", "digits")
+    split: Content = {"type": "Digits", "individual_digits": True}
+    if cut != "digits":
+        pattern = {"Regex": QWEN if cut == "qwen2" else LLAMA3}
+        split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    model: Content = {"type": "BPE", "dropout": None, "unk_token": None}
+    model["vocab"] = {text: i for i, text in enumerate(tokens)}
+    model |= {"ignore_merges": cut == "llama-3"}
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return whole(
         model | {"merges": [pair.split(" ") for pair in keys["tokenizer.ggml.merges"]]},
         normalizer={"type": "NFC"} if cut == "qwen2" else None,
-        pre_tokenizer=level if CUTS[cut] is None else {"type": "Sequence", "pretokenizers": [split, level]},
+        pre_tokenizer=level if cut == "gpt-2" else {"type": "Sequence", "pretokenizers": [split, level]},
         decoder=level | {"use_regex": True},
         post_processor=around,
         added_tokens=[
@@ -78,3 +103,20 @@ def gguf(file: Path) -> Content:
             if sort in (CONTROL, DEFINED)
         ],
     )
+
+
+def number(keys: Content, name: str) -> int | None:
+    """The id that a file's keys give a control token; None where they name none, or one that there is not."""
+    found, tokens = keys.get(f"tokenizer.ggml.{name}_token_id"), keys.get("tokenizer.ggml.tokens")
+    return found if isinstance(found, int) and isinstance(tokens, list) and found < len(tokens) else None
+
+
+def named(keys: Content) -> dict[str, str]:
+    """What the file calls its control tokens, by the names of a published folder."""
+    found = {name: number(keys, key) for name, key in ENDS.items()}
+    return {name: keys["tokenizer.ggml.tokens"][i] for name, i in found.items() if i is not None}
+
+
+def stops(keys: Content) -> tuple[int, ...]:
+    """The ids with which a text, an answer or a message ends."""
+    return tuple(dict.fromkeys(i for name in STOPS if (i := number(keys, name)) is not None))

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from plainformer.faults import refuse
+from plainformer.faults import PlainformerError, refuse
 from plainformer.text.one_file import gguf, llama2c
 from plainformer.text.pieces import (
     BPE,
@@ -69,6 +69,8 @@ def bytes_form(file: Path) -> Any:
     def make() -> str:
         try:
             return made()
+        except PlainformerError:
+            raise
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, struct.error, RecursionError) as error:
             raise refuse(str(file), str(error)[:120], "this file is damaged, or another kind of file") from None
 

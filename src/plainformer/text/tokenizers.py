@@ -36,6 +36,7 @@ from plainformer.faults import PlainformerError, refuse
 from plainformer.huggingface.gguf_header import read_gguf
 from plainformer.text import published
 from plainformer.text.files import written_beside
+from plainformer.text.one_file import named
 from plainformer.text.reading import word_pieces
 
 if TYPE_CHECKING:
@@ -188,7 +189,8 @@ class Tokenizer:
             made = from_file_text(text, where)
             template, names = published.chat_template(folder), published.named_tokens(folder)
             if where.endswith(".gguf"):
-                template = read_gguf(where).keys.get("tokenizer.chat_template")
+                keys = read_gguf(where).keys
+                template, names = keys.get("tokenizer.chat_template"), named(keys)
             return replace(made, named=MappingProxyType(names), chat_template=template)
         except PlainformerError:
             raise
