@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from plainformer.presets import presets
 from plainformer.spec import Spec
 from plainformer.training.decisions import fastest_dtype
-from plainformer.training.loop import Run, exact
+from plainformer.training.loop import exact
 from plainformer.training.recipe import Settings
+from plainformer.training.run import Run
 
 LETTERS, CHARACTERS = 65, 200_000
 RATE, BETAS, CLIP = 1e-3, (0.9, 0.99), 1.0
