@@ -275,11 +275,28 @@ def test_ln_p_of_each_token_is_the_model_s_own_whatever_narrows_the_choice() -> 
 
 def test_what_a_row_holds_is_less_likely_by_the_penalty() -> None:
     rules, scores_V = Rules(repetition_penalty=2.0), np.array([3.0, -1.0, 2.0, -4.0])
-    assert rules.apply(scores_V, [0, 3, 3], 9, ()).tolist() == [1.5, -1.0, 2.0, -8.0]
+    assert rules.apply(scores_V, [0, 3, 3], 2, 9, ()).tolist() == [1.5, -1.0, 2.0, -8.0]
     assert scores_V.tolist() == [3.0, -1.0, 2.0, -4.0]
     model = chain({0: 1, 1: 0}, n=3)
     assert generate(model, [0], 4, temperature=0).new == [[1, 0, 1, 0]]
     assert generate(model, [0], 2, temperature=0, rules=Rules(no_repeat=1)).new == [[1, 2]]
+
+
+def test_rules_bar_what_they_say_when_they_say_it() -> None:
+    def barred(rules: Rules, tokens: list[int], n_new: int) -> set[int]:
+        said_V = rules.apply(np.arange(6) / 10, tokens, n_new, 9, [5])
+        return set(np.flatnonzero(np.isneginf(said_V)).tolist())
+
+    assert barred(Rules(min_new=2), [1, 1, 1, 1], 1) == {5}
+    assert barred(Rules(min_new=2), [1, 1, 1, 1], 2) == set()
+    runs = Rules(never=((1, 2), (3, 4, 0), 4))
+    assert [barred(runs, row, 0) for row in ([3, 4], [2, 1], [4], [3, 4, 1])] == [{0, 4}, {2, 4}, {4}, {2, 4}]
+    assert [barred(Rules(not_first=(0,)), [1, 2][: 1 + n], n) for n in (0, 1)] == [{0}, set()]
+    begun = Rules(not_first=(0,), first=3)
+    assert [barred(begun, [1, 3, 3][: 1 + n], n) for n in (0, 1, 2)] == [{0, 1, 2, 4, 5}, {0}, set()]
+    assert barred(begun, [1, 2], 0) == {0}, "after a longer prompt nothing is forced"
+    left_V = Rules(never=(0, 3), renormalised=True).apply(np.arange(6) / 10, [1], 0, 9, [])
+    assert np.exp(left_V).sum() == pytest.approx(1)
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------

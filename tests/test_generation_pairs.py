@@ -94,6 +94,10 @@ SEARCHES: dict[str, tuple[dict[str, Any], Rules]] = {
     ),
     "a penalty of what is said again": ({}, Rules(repetition_penalty=1.7)),
     "not these": ({}, Rules(never=(EOS, 7, 8))),
+    "not these runs": ({}, Rules(never=((8, 9), (11,), (4, 4), (5, 12), (13, 14, 15)))),
+    "so many new ones": ({"length_penalty": -1.0}, Rules(min_new=7)),
+    "none of these first": ({}, Rules(not_first=tuple(range(7, 29)), first=6)),
+    "what is left sums to 1": ({}, Rules(never=(3, 8, 9, 11), renormalised=True, repetition_penalty=1.3)),
 }
 
 
@@ -104,7 +108,11 @@ def in_their_words(rules: Rules) -> dict[str, Any]:
         "min_length": rules.min_length or None,
         "forced_bos_token_id": rules.first,
         "forced_eos_token_id": rules.last,
-        "suppress_tokens": list(rules.never) or None,
+        "suppress_tokens": [one for one in rules.never if isinstance(one, int)] or None,
+        "bad_words_ids": [list(one) for one in rules.never if isinstance(one, tuple)] or None,
+        "min_new_tokens": rules.min_new or None,
+        "begin_suppress_tokens": list(rules.not_first) or None,
+        "renormalize_logits": rules.renormalised or None,
     }
     return {key: value for key, value in said.items() if value is not None}
 
@@ -167,7 +175,14 @@ def test_beams_in_float32_find_the_same_texts(name: str, both: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("rules", [Rules(repetition_penalty=1.4, min_length=5), Rules(no_repeat=1, first=3, last=EOS)])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(repetition_penalty=1.4, min_length=5),
+        Rules(no_repeat=1, first=3, last=EOS),
+        Rules(min_new=6, never=((5, 3), (3, 16), 9), not_first=(16, 23), renormalised=True),
+    ],
+)
 def test_what_is_forced_and_forbidden_is_so_without_beams_too(name: str, rules: Rules, both: Any) -> None:
     model, mine = both[name]
     want, _ = theirs(model, SOURCES, max_new_tokens=9, eos_token_id=EOS, **in_their_words(rules))
@@ -221,8 +236,16 @@ def test_what_a_folder_says_of_writing_is_read(tmp_path: Path) -> None:
         assert found.beams == Beams(n_beams=4 if name[0] == "g" else 9, length_penalty=2.0, early_stopping=True)
     more = {"bad_words_ids": [[7], [8, 9]], "suppress_tokens": [3], "renormalize_logits": True, "typical_p": 1.0}
     (tmp_path / "generation_config.json").write_text(json.dumps(more))
-    assert published(tmp_path).rules == Rules(never=(3, 7))
-    assert published(tmp_path).unfollowed == ("renormalize_logits", "bad_words_ids")
+    assert published(tmp_path).rules == Rules(never=(3, 7, (8, 9)), renormalised=True)
+    assert published(tmp_path).unfollowed == ()
+    more |= {"bad_words_ids": [[2], [2, 6]], "eos_token_id": 2, "min_new_tokens": 4, "begin_suppress_tokens": [9]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(more | {"guidance_scale": 2.0}))
+    assert published(tmp_path).rules == Rules(never=(3, (2, 6)), min_new=4, not_first=(9,), renormalised=True)
+    assert published(tmp_path).unfollowed == ("guidance_scale",)
+    for wrong in ([7], [[]], [[True]], "7"):
+        (tmp_path / "generation_config.json").write_text(json.dumps({"bad_words_ids": wrong}))
+        with pytest.raises(PlainformerError, match="bad_words_ids"):
+            published(tmp_path)
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
     with pytest.raises(PlainformerError, match=r"generation_config\.json: eos_token_id"):
         published(tmp_path)

@@ -139,9 +139,9 @@ def search(
         ln_p: dict[int, list[Array]] = {}
         for said_V, (i, beam) in zip(in_float64(said_BV), held, strict=True):
             one = searches[i]
-            row = one.prompt + one.running[beam].new
-            n_left = one.most - len(one.running[beam].new)
-            ruled = rules.apply(log_probabilities(said_V), row, n_left, stops)[: request.n_tokens]
+            new = one.running[beam].new
+            ln_V = log_probabilities(said_V)
+            ruled = rules.apply(ln_V, one.prompt + new, len(new), one.most - len(new), stops)[: request.n_tokens]
             ruled[barred] = -np.inf
             ln_p.setdefault(i, []).append(ruled)
         place = {key: b for b, key in enumerate(held)}

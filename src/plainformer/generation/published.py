@@ -19,10 +19,9 @@ FILE = "generation_config.json"
 UNFOLLOWED: tuple[str, ...] = (
     "encoder_no_repeat_ngram_size",
     "encoder_repetition_penalty",
-    "begin_suppress_tokens",
     "sequence_bias",
 )
-UNFOLLOWED += ("min_new_tokens", "exponential_decay_length_penalty", "renormalize_logits", "guidance_scale")
+UNFOLLOWED += ("exponential_decay_length_penalty", "guidance_scale")
 UNFOLLOWED += ("diversity_penalty", "num_beam_groups", "penalty_alpha", "typical_p", "epsilon_cutoff", "eta_cutoff")
 
 
@@ -51,13 +50,17 @@ def published(folder: str | Path) -> Published:
     if start is None and path.name == FILE and os.path.isfile(folder / "config.json"):
         beside = str(folder / "config.json")
         start = Said(beside, read_object(beside, beside)).number("decoder_start_token_id")
+    stop_ids = said.numbers("eos_token_id")
     rules = Rules(
         repetition_penalty=said.real("repetition_penalty", 1.0),
         no_repeat=said.number("no_repeat_ngram_size") or 0,
         min_length=said.number("min_length") or 0,
+        min_new=said.number("min_new_tokens") or 0,
         first=said.number("forced_bos_token_id"),
         last=said.number("forced_eos_token_id"),
-        never=(*said.numbers("suppress_tokens"), *said.bad_words()),
+        never=(*said.numbers("suppress_tokens"), *(word for word in said.bad_words() if word not in stop_ids)),
+        not_first=said.numbers("begin_suppress_tokens"),
+        renormalised=said.keys.get("renormalize_logits") is True,
     )
     stopping = said.keys.get("early_stopping") or False
     early: bool | Literal["never"] = "never" if stopping == "never" else bool(stopping)
@@ -65,7 +68,7 @@ def published(folder: str | Path) -> Published:
         n_beams=said.number("num_beams") or 1, length_penalty=said.real("length_penalty", 1.0), early_stopping=early
     )
     start = said.number("bos_token_id") if start is None else start
-    return Published(start, said.numbers("eos_token_id"), rules, beams, tuple(said.unfollowed()))
+    return Published(start, stop_ids, rules, beams, tuple(said.unfollowed()))
 
 
 @dataclass(frozen=True)
@@ -86,20 +89,19 @@ class Said:
             raise refuse(f"{self.file}: {key}", value, "must be a whole number of at least 0, or a list of them")
         return tuple(found)
 
-    def bad_words(self) -> list[int]:
-        """Those of one token."""
+    def bad_words(self) -> list[int | tuple[int, ...]]:
+        """Ids, and runs of them. An end of text among them is no bad word: transformers passes over it too."""
         words = self.keys.get("bad_words_ids") or []
-        if not isinstance(words, list) or not all(isinstance(word, list) for word in words):
+        whole = isinstance(words, list) and all(isinstance(word, list) and word for word in words)
+        if not whole or not all(type(i) is int and i >= 0 for word in words for i in word):
             raise refuse(f"{self.file}: bad_words_ids", words, "must be a list of lists of tokens")
-        return [word[0] for word in words if len(word) == 1 and isinstance(word[0], int)]
+        return [word[0] if len(word) == 1 else tuple(word) for word in words]
 
     def unfollowed(self) -> Iterator[str]:
         for key in UNFOLLOWED:
             value = self.keys.get(key)
             if value is True or (value is not None and value not in (0, 1, [])):
                 yield key
-        if any(len(word) > 1 for word in self.keys.get("bad_words_ids") or []):
-            yield "bad_words_ids"
 
     def real(self, key: str, unsaid: float) -> float:
         value = self.keys.get(key)
