@@ -52,9 +52,9 @@ def test_weights_in_another_form_write_and_what_rounding_changed_is_told(
 
 
 def test_without_a_compiler_one_line_says_so(ask: Asked, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from plainformer.rows import products
+    from plainformer.rows import quickening
 
-    monkeypatch.setattr(products, "library", lambda: (None, "no C compiler is here"))
+    monkeypatch.setattr(quickening, "library", lambda: (None, "no C compiler is here"))
     status, _, err = ask("generate", runs["xyz"], "--prompt", "x", "--greedy", "--max-new-tokens", "2")
     assert status == 0
     assert err.count("no C compiler is here: torch's own products are used") == 1

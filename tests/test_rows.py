@@ -16,7 +16,7 @@ from plainformer.checkpoint.exporting import export
 from plainformer.faults import PlainformerError
 from plainformer.generation import generate
 from plainformer.kernels import fused_attention
-from plainformer.rows import RowProduct, library, products, quicken
+from plainformer.rows import RowProduct, library, products, quicken, quickening
 from plainformer.rows.products import RowAttention
 from specs import TINY
 
@@ -222,7 +222,7 @@ def test_int8_is_the_model_of_the_rounded_weights_and_its_error_is_said(name: st
 
 
 def test_without_a_compiler_torch_s_product_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "library", lambda: (None, "no C compiler is here"))
+    monkeypatch.setattr(quickening, "library", lambda: (None, "no C compiler is here"))
     model = pf.Transformer(pf.presets["tiny"])
     tokens = torch.tensor([[1]])
     before = model(tokens)

@@ -6,7 +6,7 @@ P d_rope.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -178,6 +178,7 @@ class Layer(nn.Module):
 @build.register(s.Stack)
 class Stack(nn.Module):
     place = ""
+    at_once: Callable[[Stack, Tensor, Where], Tensor | None] | None = None  # all layers, where it can: `rows`
     positions: nn.Module
     relative: nn.Module
 
@@ -196,6 +197,8 @@ class Stack(nn.Module):
         if part.relative:
             where = replace(where, relative=(cast(Tensor, self.relative.weight), part.relative))
         x = through(self, "norm_first", x)
+        if self.at_once is not None and (y := self.at_once(self, x, where)) is not None:
+            return y
         where.keep(f"{self.place}.stream.0", x)
         for n_done, i in enumerate(part.passes or range(len(self.layers)), start=1):
             x = self.layers[i](x, replace(where, n_pass=n_done) if part.passes else where)

@@ -14,7 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = (("-march=native",), ("-mcpu=native",), ())  # this machine's instructions, where the compiler knows how
+# This machine's instructions, the widest that it has, where the compiler knows how.
+FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",), ())
 HEADERS = ("pool.h", "numbers.h")
 SECONDS = 60.0
 
@@ -43,7 +44,10 @@ def made(package: str, source: str, compiler: str, folder: Path) -> Path | None:
     """The library at its own name in `folder`, made if it is not there; None where the compiler fails."""
     sources = {source: files(package).joinpath(source).read_bytes()}
     sources |= {name: files(__name__).joinpath(name).read_bytes() for name in HEADERS}
-    key = hashlib.sha256(b"\n".join((*sources.values(), compiler.encode(), machine().encode()))).hexdigest()[:16]
+    beside = sorted((one for one in files(package).iterdir() if one.name.endswith(".h")), key=lambda one: one.name)
+    sources |= {one.name: one.read_bytes() for one in beside}
+    asked = (*sources.values(), compiler.encode(), repr(FLAGS).encode(), machine().encode())
+    key = hashlib.sha256(b"\n".join(asked)).hexdigest()[:16]
     to = folder / f"{Path(source).stem}-{key}.so"
     if to.exists():
         return to

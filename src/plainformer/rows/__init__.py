@@ -7,4 +7,4 @@ Where there is none, torch's own product stays.
 
 from plainformer.rows.compiled import library as library
 from plainformer.rows.products import RowProduct as RowProduct
-from plainformer.rows.products import quicken as quicken
+from plainformer.rows.quickening import quicken as quicken

@@ -16,5 +16,6 @@ def library() -> tuple[ctypes.CDLL | None, str]:
         kind, place, number = ctypes.c_int, ctypes.c_void_p, ctypes.c_long
         loaded.rows.argtypes = [kind, kind, *[place] * 5, *[number] * 3, ctypes.c_int]
         loaded.attend.argtypes = [kind, *[place] * 5, *[number] * 10, ctypes.c_float, ctypes.c_int]
-        loaded.rows.restype = loaded.attend.restype = ctypes.c_int
+        loaded.stack.argtypes = [place, number, place, place, kind, *[number] * 4, place, place, number, number, kind]
+        loaded.rows.restype = loaded.attend.restype = loaded.stack.restype = ctypes.c_int
     return loaded, reason

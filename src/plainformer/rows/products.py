@@ -5,17 +5,15 @@ O outputs, I inputs; B rows, H heads, G kv heads, T new positions (one), S all p
 
 from __future__ import annotations
 
+import copy
 import ctypes
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from plainformer.faults import refuse
 from plainformer.kernels import fused_attention
-from plainformer.layers import Linear, NormedLinear
-from plainformer.model import Attention, Head, LatentAttention, Transformer
-from plainformer.rows.compiled import library
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
 # Up to so many rows of x: above, torch's own product, which takes blocks of both sides, wins; later against int8, whose
@@ -32,6 +30,9 @@ class RowProduct:
 
     def __init__(self, rows: ctypes.CDLL | None, scales: Tensor | None = None, own: Tensor | None = None) -> None:
         self.rows, self.scales, self.own = rows, scales, own
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RowProduct:
+        return RowProduct(self.rows, copy.deepcopy(self.scales, memo), copy.deepcopy(self.own, memo))
 
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight = weight if self.own is None else self.own
@@ -71,6 +72,9 @@ class RowAttention:
     def __init__(self, rows: ctypes.CDLL) -> None:
         self.rows = rows
 
+    def __deepcopy__(self, memo: object) -> RowAttention:
+        return RowAttention(self.rows)
+
     def __call__(
         self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSJ: Tensor, mask: Tensor | None, causal: bool, scale: float
     ) -> Tensor:
@@ -109,40 +113,3 @@ def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     scale = wide.abs().amax(-1) / 127
     steps = (wide / scale.clamp(min=torch.finfo(torch.float32).tiny)[..., None]).round_().clamp_(-127, 127)
     return steps.to(torch.int8), scale
-
-
-def quicken(model: Transformer, weights: str | None = None) -> tuple[Transformer, str, float]:
-    """The model itself, its matrices taking the compiled product where few rows are read without gradients.
-
-    weights: "int8" rounds every matrix of linear parts (and a tied head's copy of the table) to 8 bits with a scale a
-    row; the model can then be run, not trained. Gives (model, why the library is absent or "", error): the error is the
-    root of the mean square of what rounding changed, over that of the weights; 0 without rounding.
-    """
-    if weights not in (None, "int8"):
-        raise refuse("weights", weights, 'must be "int8" or None (as they are)')
-    rows, reason = library()
-    changed = total = 0.0
-    kept = {id(module.kv_up) for module in model.modules() if isinstance(module, LatentAttention)}  # used unmultiplied
-    for module in model.modules():
-        if isinstance(module, Attention) and rows is not None:
-            module.fused = RowAttention(rows)
-        if not isinstance(module, (Linear, NormedLinear, Head)) or id(module) in kept:
-            continue
-        tied = isinstance(module, Head) and module.part.tied
-        weight = model.embedding.weight if tied else module.weight
-        if weights is None:
-            module.product = RowProduct(rows)
-            if rows is not None and not weight.is_contiguous():  # as it lies in its file: turned
-                module.weight = nn.Parameter(weight.detach().contiguous(), weight.requires_grad)
-            continue
-        if weight.dtype is torch.int8:
-            raise refuse("weights", "int8", "have been rounded already")
-        steps, scale = rounded(weight)
-        wide = weight.detach().float()
-        changed += float((steps * scale[..., None] - wide).square().sum())
-        total += float(wide.square().sum())
-        scales = scale.reshape(-1, scale.shape[-1])
-        module.product = RowProduct(rows, scales, steps if tied else None)
-        if not tied:
-            module.weight = nn.Parameter(steps, requires_grad=False)
-    return model, reason, (changed / total) ** 0.5 if total else 0.0

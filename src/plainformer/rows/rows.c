@@ -11,43 +11,16 @@
 #include "numbers.h"
 #include "pool.h"
 
-enum { MOST_ROWS = 8, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4096, PIECE = 1 << 17 }; /* the last three: bytes */
+#include "curves.h"
+#include "dots.h"
 
-#define SAME(w) (w)
-#define SHORT(w) ((int16_t)(w))
+enum { PIECE = 1 << 17 }; /* bytes that a thread reads before it asks for more work */
 
-/* sums[r] = W's row . row r of x: eight rows of x at once (those beyond n_rows repeat the last), or one. */
-#define DOT(NAME, W, X, SUM, VALUE, ONE_SUM, EIGHT_SUMS)                                                              \
-    static inline void NAME(const W *w, const X *const *x, long n_rows, long n_in, float *sums) {                     \
-        for (long r = 0; r < MOST_ROWS; r++) sums[r] = 0;                                                             \
-        for (long from = 0; from < n_in; from += BLOCK) {                                                             \
-            long to = from + BLOCK < n_in ? from + BLOCK : n_in;                                                      \
-            for (long i = from; i < to; i += LINE / sizeof(W)) __builtin_prefetch((const char *)(w + i) + AHEAD);     \
-            const X *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3], *x4 = x[4], *x5 = x[5], *x6 = x[6], *x7 = x[7];   \
-            SUM s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                                       \
-            if (n_rows == 1) {                                                                                        \
-                ONE_SUM                                                                                               \
-                for (long i = from; i < to; i++) s0 += VALUE(w[i]) * x0[i];                                           \
-            } else {                                                                                                  \
-                EIGHT_SUMS                                                                                            \
-                for (long i = from; i < to; i++) {                                                                    \
-                    SUM wi = VALUE(w[i]);                                                                             \
-                    s0 += wi * x0[i]; s1 += wi * x1[i]; s2 += wi * x2[i]; s3 += wi * x3[i];                           \
-                    s4 += wi * x4[i]; s5 += wi * x5[i]; s6 += wi * x6[i]; s7 += wi * x7[i];                           \
-                }                                                                                                     \
-            }                                                                                                         \
-            sums[0] += s0; sums[1] += s1; sums[2] += s2; sums[3] += s3;                                               \
-            sums[4] += s4; sums[5] += s5; sums[6] += s6; sums[7] += s7;                                               \
-        }                                                                                                             \
-    }
+static inline long size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
 
-/* Sums of floats may be taken in another order only if that is said; those of integers may anyhow, and compilers know
-   the processor's own products of shorts by loops of which nothing is said. */
-#define ONE _Pragma("omp simd reduction(+ : s0)")
-#define EIGHT _Pragma("omp simd reduction(+ : s0, s1, s2, s3, s4, s5, s6, s7)")
-DOT(dot_float32, float, float, float, SAME, ONE, EIGHT)
-DOT(dot_bfloat16, bfloat16, float, float, wide, ONE, EIGHT)
-DOT(dot_int8, int8_t, int16_t, int32_t, SHORT, , )
+static inline float get(const void *x, long at, int kind) {
+    return kind == BFLOAT16 ? wide(((const bfloat16 *)x)[at]) : ((const float *)x)[at];
+}
 
 /* x as float32, in `to` unless it is so already. */
 static const float *widened(const void *from, long n, int kind, float *to) {
@@ -58,69 +31,134 @@ static const float *widened(const void *from, long n, int kind, float *to) {
 
 /* A row of x in whole steps; gives the size of one. What is no number, or without bound, makes the step so. */
 static float stepped(const float *x, long n, int16_t *to) {
-    float most = 0;
-    int real = 1;
+    uint32_t most = 0; /* sizes of float32 stand in the order of their bits, and compilers compare bits several at once */
     for (long i = 0; i < n; i++) {
-        float size = fabsf(x[i]);
-        real &= isfinite(x[i]) != 0;
-        most = size > most ? size : most;
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
     }
-    float by = real && most > 0 ? STEPS / most : 0;
-    for (long i = 0; i < n; i++) to[i] = (int16_t)lrintf(real ? x[i] * by : 0);
-    return real ? most / STEPS : NAN;
+    float size = of_bits(most);
+    if (most >= 0x7f800000) {
+        memset(to, 0, (size_t)n * sizeof *to);
+        return NAN;
+    }
+    float by = size > 1e-30f ? STEPS / size : 0;
+    for (long i = 0; i < n; i++) {
+        float shifted = x[i] * by + 12582912.f; /* 1.5 * 2^23: what is added is rounded to a whole number */
+        uint32_t bits;
+        memcpy(&bits, &shifted, sizeof bits);
+        to[i] = (int16_t)(bits - 0x4b400000u);
+    }
+    return size / STEPS;
 }
 
+/* Up to eight rows of x as the dots want them. */
 typedef struct {
-    int kind_w, kind_x;
-    const char *w;
-    const float *scale, *bias;
-    void *y;
-    long some, n_out, n_in, rows_a_piece;
+    long some, n_in;
     const float *x[MOST_ROWS];
     const int16_t *steps[MOST_ROWS];
     float step[MOST_ROWS];
+} Rows;
+
+/* to: room for n_in floats a row; steps: for as many shorts. */
+static void prepare(Rows *rows, const float *x, long some, long n_in, int kind_w, float *to, int16_t *steps) {
+    rows->some = some;
+    rows->n_in = n_in;
+    if (some == 1 && kind_w == BFLOAT16) {
+        for (long i = 0; i < n_even(n_in); i++) to[i] = x[2 * i];
+        for (long i = 0; i < n_in / 2; i++) to[n_even(n_in) + i] = x[2 * i + 1];
+        x = to;
+    }
+    for (long r = 0; r < MOST_ROWS; r++) { /* beyond the last it stands again */
+        long at = (r < some ? r : some - 1) * n_in;
+        rows->x[r] = x + at;
+        rows->steps[r] = steps + at;
+        rows->step[r] = kind_w == INT8 && r < some ? stepped(x + at, n_in, steps + at) : 1;
+    }
+}
+
+/* One matrix, and where its products with these rows go. */
+typedef struct {
+    const Rows *rows;
+    int kind_w, kind_bias, kind_y;
+    const char *w;
+    const void *bias;
+    const float *scale;
+    void *y;
+    long n_out, rows_a_piece;
 } Product;
 
-static long size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
+static long pieces_of(Product *p) {
+    long row = p->rows->n_in * size_of(p->kind_w), rows = row < PIECE ? PIECE / row : 1;
+    p->rows_a_piece = rows - rows % FOUR + (rows < FOUR ? FOUR : 0);
+    return (p->n_out + p->rows_a_piece - 1) / p->rows_a_piece;
+}
 
-static void product_piece(const void *job, long piece) {
-    const Product *p = job;
+static inline void give(const Product *p, long r, long o, float sum) {
+    float y = sum * p->rows->step[r] * (p->scale ? p->scale[o] : 1);
+    put(p->y, r * p->n_out + o, y + (p->bias ? get(p->bias, o, p->kind_bias) : 0), p->kind_y);
+}
+
+static void product_piece(const Product *p, long piece) {
+    const Rows *rows = p->rows;
     long from = piece * p->rows_a_piece, to = from + p->rows_a_piece < p->n_out ? from + p->rows_a_piece : p->n_out;
-    for (long o = from; o < to; o++) {
-        const void *w = p->w + o * p->n_in * size_of(p->kind_w);
-        float sums[MOST_ROWS];
-        if (p->kind_w == FLOAT32) dot_float32(w, p->x, p->some, p->n_in, sums);
-        else if (p->kind_w == BFLOAT16) dot_bfloat16(w, p->x, p->some, p->n_in, sums);
-        else dot_int8(w, p->steps, p->some, p->n_in, sums);
-        for (long r = 0; r < p->some; r++) {
-            float scaled = sums[r] * p->step[r] * (p->scale ? p->scale[o] : 1);
-            put(p->y, r * p->n_out + o, scaled + (p->bias ? p->bias[o] : 0), p->kind_x);
+    float sums[MOST_ROWS];
+    for (long o = from; o < to;) {
+        const void *w = p->w + o * rows->n_in * size_of(p->kind_w);
+        if (rows->some > 1) {
+            if (p->kind_w == FLOAT32) eight_float32(w, rows->x, rows->n_in, sums);
+            else if (p->kind_w == BFLOAT16) eight_bfloat16(w, rows->x, rows->n_in, sums);
+            else eight_int8(w, rows->steps, rows->n_in, sums);
+            for (long r = 0; r < rows->some; r++) give(p, r, o, sums[r]);
+            o++;
+            continue;
         }
+        long n = o + FOUR <= to ? FOUR : 1;
+        if (p->kind_w == FLOAT32) (n == FOUR ? four_float32 : one_float32)(w, rows->x[0], rows->n_in, sums);
+        else if (p->kind_w == BFLOAT16) (n == FOUR ? four_bfloat16 : one_bfloat16)(w, rows->x[0], rows->n_in, sums);
+        else (n == FOUR ? four_int8 : one_int8)(w, rows->steps[0], rows->n_in, sums);
+        for (long j = 0; j < n; j++) give(p, 0, o + j, sums[j]);
+        o += n;
     }
+}
+
+/* Several matrices that read the same rows, as one piece of work after another. */
+enum { MOST_TOGETHER = 4 };
+
+typedef struct {
+    Product one[MOST_TOGETHER];
+    long n, until[MOST_TOGETHER]; /* the piece after the last one of each */
+} Products;
+
+static void piece_of_several(const void *job, long piece) {
+    const Products *all = job;
+    long i = 0, before = 0;
+    while (piece >= all->until[i]) before = all->until[i++];
+    product_piece(&all->one[i], piece - before);
+}
+
+static void multiply(Products *all, int n_threads) {
+    long n = 0;
+    for (long i = 0; i < all->n; i++) all->until[i] = n += pieces_of(&all->one[i]);
+    share(piece_of_several, all, n, n_threads);
 }
 
 /* y (n_rows, n_out) = x (n_rows, n_in) W^T + bias; x, bias and y of kind_x. 0 when done, 1 when memory lacks. */
 int rows(int kind_w, int kind_x, const void *w, const void *x, const void *bias, const float *scale, void *y,
          long n_rows, long n_out, long n_in, int n_threads) {
     size_t n_x = (size_t)(n_rows * n_in);
-    float *room = malloc((n_x + (size_t)n_out) * sizeof(float) + n_x * sizeof(int16_t));
+    float *room = malloc((n_x + (size_t)n_in) * sizeof(float) + n_x * sizeof(int16_t));
     if (!room) return 1;
     const float *wide_x = widened(x, n_rows * n_in, kind_x, room);
-    int16_t *steps = (int16_t *)(room + n_x + n_out);
-    long row = n_in * size_of(kind_w);
-    Product p = {.kind_w = kind_w, .kind_x = kind_x, .w = w, .scale = scale, .n_out = n_out, .n_in = n_in};
-    p.bias = bias ? widened(bias, n_out, kind_x, room + n_x) : NULL;
-    p.rows_a_piece = row < PIECE ? PIECE / row : 1;
+    int16_t *steps = (int16_t *)(room + n_x + n_in);
+    Rows some;
+    Products all = {.n = 1, .one = {{&some, kind_w, kind_x, kind_x, w, bias, scale, y, n_out, 0}}};
     for (long first = 0; first < n_rows; first += MOST_ROWS) {
-        p.some = n_rows - first < MOST_ROWS ? n_rows - first : MOST_ROWS;
-        p.y = (char *)y + first * n_out * size_of(kind_x);
-        for (long r = 0; r < MOST_ROWS; r++) {
-            long at = (first + (r < p.some ? r : p.some - 1)) * n_in;
-            p.x[r] = wide_x + at;
-            p.steps[r] = steps + at;
-            p.step[r] = kind_w == INT8 && r < p.some ? stepped(p.x[r], n_in, steps + at) : 1;
-        }
-        share(product_piece, &p, (n_out + p.rows_a_piece - 1) / p.rows_a_piece, n_threads);
+        long n = n_rows - first < MOST_ROWS ? n_rows - first : MOST_ROWS;
+        prepare(&some, wide_x + first * n_in, n, n_in, kind_w, room + n_x, steps);
+        all.one[0].y = (char *)y + first * n_out * size_of(kind_x);
+        multiply(&all, n_threads);
     }
     free(room);
     return 0;
@@ -149,55 +187,82 @@ static inline float dot_row(const float *query, const void *row, long n, int kin
     return dot;
 }
 
+/* Queries, one a head, q (B, H, K); keys (B, G, S, K) and values (B, G, S, J) with the given steps from row to row of B
+   and G. H / G heads share keys. Which slots a row's query may see: all S that `allowed` (B, S) does not rule out; or,
+   where positions are given, those that hold one of the newest `window` tokens up to the row's own position, token i in
+   slot i modulo `ring`. */
 typedef struct {
-    int kind;
-    const char *q, *keys, *values;
+    int kind, kind_out;
+    const float *q;
+    const char *keys, *values;
     const uint8_t *allowed;
+    const long *positions;
     void *out;
-    float *room, scale;
-    long H, G, S, K, J, keys_b, keys_g, values_b, values_g, heads_a_piece, n_heads;
+    float *room, scale, softcap; /* softcap: 0 for none */
+    long B, H, G, S, K, J, keys_b, keys_g, values_b, values_g, ring, window, heads_a_piece;
 } Attention;
 
+static inline int seen(const Attention *a, long b, long s) {
+    if (a->allowed) return a->allowed[b * a->S + s];
+    return !a->positions || (a->positions[b] - s + a->ring) % a->ring < a->window;
+}
+
 static void head(const Attention *a, long bh) {
-    long b = bh / a->H, g = bh % a->H / (a->H / a->G), size = size_of(a->kind);
+    long b = bh / a->H, g = bh % a->H / (a->H / a->G), size = size_of(a->kind), n = a->S;
+    if (a->positions) n = a->positions[b] + 1 < a->ring ? a->positions[b] + 1 : a->ring;
     const char *key = a->keys + (b * a->keys_b + g * a->keys_g) * size;
     const char *value = a->values + (b * a->values_b + g * a->values_g) * size;
-    float *score = a->room + bh * (a->S + a->K + a->J), *room = score + a->S, *sum = room + a->K;
-    const float *query = widened(a->q + bh * a->K * size, a->K, a->kind, room);
+    float *score = a->room + bh * (a->S + a->J), *sum = score + a->S;
+    const float *query = a->q + bh * a->K;
+    int all = !a->allowed && (!a->positions || a->window >= a->ring);
     float most = -INFINITY, total = 0;
-    for (long s = 0; s < a->S; s++) {
-        int seen = !a->allowed || a->allowed[b * a->S + s];
-        score[s] = seen ? dot_row(query, key + s * a->K * size, a->K, a->kind) * a->scale : -INFINITY;
+    for (long s = 0; s < n; s++) {
+        score[s] = all || seen(a, b, s) ? dot_row(query, key + s * a->K * size, a->K, a->kind) * a->scale : -INFINITY;
+        if (a->softcap != 0 && score[s] != -INFINITY) score[s] = a->softcap * tanhf(score[s] / a->softcap);
         most = score[s] > most || isnan(score[s]) ? score[s] : most;
     }
     memset(sum, 0, (size_t)a->J * sizeof(float));
-    for (long s = 0; s < a->S; s++) {
-        if (score[s] == -INFINITY) continue; /* not seen, or infinitely far below what is */
-        float weight = expf(score[s] - most);
-        total += weight;
-        add_row(sum, weight, value + s * a->J * size, a->J, a->kind);
+    if (most != -INFINITY) {
+#pragma omp simd reduction(+ : total)
+        for (long s = 0; s < n; s++) {
+            float weight = score[s] == -INFINITY ? 0 : exp_of(score[s] - most); /* not seen, or infinitely far below */
+            score[s] = weight;
+            total += weight;
+        }
+        for (long s = 0; s < n; s++)
+            if (score[s] != 0) add_row(sum, score[s], value + s * a->J * size, a->J, a->kind);
     }
-    for (long j = 0; j < a->J; j++) put(a->out, bh * a->J + j, total == 0 ? 0 : sum[j] / total, a->kind);
+    for (long j = 0; j < a->J; j++) put(a->out, bh * a->J + j, total == 0 ? 0 : sum[j] / total, a->kind_out);
 }
 
 static void attention_piece(const void *job, long piece) {
     const Attention *a = job;
-    long from = piece * a->heads_a_piece, to = from + a->heads_a_piece;
-    for (long bh = from; bh < (to < a->n_heads ? to : a->n_heads); bh++) head(a, bh);
+    long from = piece * a->heads_a_piece, to = from + a->heads_a_piece, n = a->B * a->H;
+    for (long bh = from; bh < (to < n ? to : n); bh++) head(a, bh);
 }
 
-/* What one query a head takes: out (B, H, J) = softmax(q . keys * scale) values. q (B, H, K); keys (B, G, S, K) and
-   values (B, G, S, J) with the given steps from row to row of B and G; allowed (B, S), or none. H / G heads share keys.
-   A query that may see nothing takes 0. 0 when done, 1 when memory lacks. */
+/* room: for B * H * (S + J) floats. */
+static void look(Attention *a, int n_threads) {
+    long bytes = a->S * (a->K + a->J) * size_of(a->kind);
+    a->heads_a_piece = bytes < PIECE ? PIECE / (bytes + 1) : 1;
+    share(attention_piece, a, (a->B * a->H + a->heads_a_piece - 1) / a->heads_a_piece, n_threads);
+}
+
+/* out (B, H, J) = softmax(q . keys * scale) values, as `Attention` has them; a query that may see nothing takes 0. q and
+   out are of the keys' kind. 0 when done, 1 when memory lacks. */
 int attend(int kind, const void *q, const void *keys, const void *values, const uint8_t *allowed, void *out, long B,
            long H, long G, long S, long K, long J, long keys_b, long keys_g, long values_b, long values_g, float scale,
            int n_threads) {
-    float *room = malloc((size_t)(B * H * (S + K + J)) * sizeof(float));
+    float *room = malloc((size_t)(B * H * (S + J + K)) * sizeof(float));
     if (!room) return 1;
-    long bytes = S * (K + J) * size_of(kind), heads_a_piece = bytes < PIECE ? PIECE / bytes : 1;
-    Attention a = {kind,   q,      keys,   values,   allowed,  out,   room,          scale, H, G, S, K, J,
-                   keys_b, keys_g, values_b, values_g, heads_a_piece, B * H};
-    share(attention_piece, &a, (a.n_heads + a.heads_a_piece - 1) / a.heads_a_piece, n_threads);
+    const float *query = widened(q, B * H * K, kind, room + B * H * (S + J));
+    Attention a = {.kind = kind, .kind_out = kind, .q = query, .keys = keys, .values = values, .allowed = allowed};
+    a.out = out, a.room = room, a.scale = scale;
+    a.B = B, a.H = H, a.G = G, a.S = S, a.K = K, a.J = J;
+    a.keys_b = keys_b, a.keys_g = keys_g, a.values_b = values_b, a.values_g = values_g;
+    look(&a, n_threads);
     free(room);
     return 0;
 }
+
+#include "stack.h"
