@@ -72,6 +72,15 @@ def rotate(x_BHTK: Tensor, cos: Tensor, sin: Tensor, rotary: s.Rotary) -> Tensor
     return (turned if n == x_BHTK.shape[-1] else torch.cat((turned, rest), -1)).transpose(1, 2)
 
 
+def normed(part: s.Norm, x: Tensor, gain_W: Tensor | None, bias_W: Tensor | None) -> Tensor:
+    """x over its root mean square, or over its standard deviation once its mean is taken off; times gain, plus bias."""
+    if part.kind == "layer":
+        return F.layer_norm(x, (part.width,), gain_W, bias_W, part.eps)
+    gain_W = gain_W if gain_W is None else gain_W.to(x.dtype)  # autocast gives bfloat16 to a float32 gain
+    y = F.rms_norm(x, (part.width,), gain_W, part.eps)
+    return y if bias_W is None else y + bias_W
+
+
 def attention(
     q_BHTK: Tensor,
     k_BGSK: Tensor,

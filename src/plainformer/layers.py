@@ -85,6 +85,8 @@ class Linear(nn.Module):
 
 @build.register(s.Norm)
 class Norm(nn.Module):
+    normed = staticmethod(kernels.normed)  # another with the same answer may take its place: `fused`
+
     def __init__(self, part: s.Norm) -> None:
         super().__init__()
         self.part = part
@@ -93,11 +95,7 @@ class Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gain = self.weight + 1 if self.part.plus_one and self.weight is not None else self.weight
-        if self.part.kind == "layer":
-            return F.layer_norm(x, (self.part.width,), gain, self.bias, self.part.eps)
-        gain = gain if gain is None else gain.to(x.dtype)  # autocast gives bfloat16 to a float32 gain
-        y = F.rms_norm(x, (self.part.width,), gain, self.part.eps)
-        return y if self.bias is None else y + self.bias
+        return self.normed(self.part, x, gain, self.bias)
 
 
 @build.register(s.NormedLinear)
@@ -163,6 +161,7 @@ class RelativeBias(nn.Module):
 
 @build.register(s.FeedForward)
 class FeedForward(nn.Module):
+    activated = staticmethod(kernels.activated)  # as with a norm's rule
     gate: nn.Module
     up: nn.Module
     down: nn.Module
@@ -176,4 +175,4 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, where: Where | None = None, expert: int | None = None) -> Tensor:
         gate = self.gate(x, expert) if self.part.gate else None
-        return cast(Tensor, self.down(kernels.activated(self.part.activation, gate, self.up(x, expert)), expert))
+        return cast(Tensor, self.down(self.activated(self.part.activation, gate, self.up(x, expert)), expert))

@@ -36,7 +36,8 @@ def heads(x_BTN: Tensor, width: int) -> Tensor:
 @build.register(s.Attention)
 class Attention(nn.Module):
     place = ""
-    fused = staticmethod(fused_attention)  # another with the same answer may take its place: `rows`
+    fused = staticmethod(fused_attention)  # another with the same answer may take its place: `rows`, `fused`
+    rotate = staticmethod(rotate)
     q: nn.Module
     k: nn.Module
     v: nn.Module
@@ -66,7 +67,7 @@ class Attention(nn.Module):
             k_BGSK, v_BGSK = self.keys_and_values(x_BTD)
             if part.scores.rotary:
                 cos, sin = where.turns(part.scores.rotary, q_BHTK.dtype)
-                q_BHTK, k_BGSK = (rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGSK))
+                q_BHTK, k_BGSK = (self.rotate(y, cos, sin, part.scores.rotary) for y in (q_BHTK, k_BGSK))
             if where.state:
                 k_BGSK, v_BGSK = where.state.append(
                     place, k_BGSK, v_BGSK, where.positions_RT, part.window, where.lengths

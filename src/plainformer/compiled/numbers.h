@@ -16,8 +16,8 @@ static inline float wide(bfloat16 x) {
 static inline bfloat16 narrow(float x) { /* to the nearest, ties to even; what is no number stays none */
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (bfloat16)((bits >> 16) | 0x40);
-    return (bfloat16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+    uint32_t near = bits + 0x7fff + ((bits >> 16) & 1), none = bits | 0x400000;
+    return (bfloat16)(((bits & 0x7fffffff) > 0x7f800000 ? none : near) >> 16);
 }
 
 static inline void put(void *y, long at, float value, int kind) {
