@@ -257,6 +257,39 @@ def test_a_dtype_is_kept_or_chosen_and_a_correction_stays_fine(folder: Callable[
     assert all(torch.equal(first[name], second[name]) and first[name].dtype is second[name].dtype for name in first)
 
 
+@pytest.mark.parametrize("named", ["bfloat16", "float16", None])
+def test_of_several_dtypes_a_model_runs_in_the_configs_and_each_goes_out_in_its_own(
+    named: str | None, folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """As transformers has it where the config names one; unchanged weights come out to the bit, changed ones in the
+    dtype that the folder had them in."""
+    import transformers
+
+    def mixed(held: Tensors) -> Tensors:
+        wide = ("wte.weight", "ln_1.weight", "ln_f.bias")
+        return {name: t.float() + 1e-4 if name.endswith(wide) else t for name, t in held.items()}
+
+    plain = another(folder("gpt2 base"), tmp_path, mixed, dtype=named, torch_dtype=None)
+    mine, held = pf.load(plain), load_file(plain / "model.safetensors")
+    theirs = transformers.GPT2Model.from_pretrained(plain).state_dict()
+    assert {t.dtype for t in mine.state_dict().values()} == {getattr(torch, named) if named else torch.bfloat16}
+    if named:
+        assert torch.equal(mine.decoder.norm_last.bias, theirs["ln_f.bias"])
+        assert torch.equal(mine.embedding.weight, theirs["wte.weight"])
+    export(mine, tmp_path / "out", like=plain)
+    out = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.equal(held[name], out[name]) and held[name].dtype is out[name].dtype for name in held)
+    with torch.no_grad():
+        mine.decoder.norm_last.bias += 1
+    export(mine, tmp_path / "moved", like=plain)
+    moved = load_file(tmp_path / "moved" / "model.safetensors")
+    assert moved["ln_f.bias"].dtype is torch.float32
+    assert torch.equal(moved["ln_f.bias"], mine.decoder.norm_last.bias.float())
+    assert torch.equal(moved["wte.weight"], held["wte.weight"])
+    export(pf.load(plain, torch.float64), tmp_path / "wide", like=plain)
+    assert {t.dtype for t in load_file(tmp_path / "wide" / "model.safetensors").values()} == {torch.float64}
+
+
 # --- there and back ---------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plainformer.checkpoint.atomic import folder_beside, unwritable
 from plainformer.checkpoint.hub import Plan, plan_of, source_of
-from plainformer.checkpoint.sources import INDEX, WEIGHTS
+from plainformer.checkpoint.sources import DTYPES, INDEX, WEIGHTS
 from plainformer.faults import PlainformerError, refuse
 from plainformer.huggingface import Reading, read_file, write
 from plainformer.huggingface.configs_writing import differences
@@ -72,7 +72,7 @@ def export(
         theirs = to_theirs(config["model_type"], model.spec, weights, torch)
     else:
         config = config_like(plan, dtype)
-        theirs = as_stored(plan, to_theirs(plan.model_type, model.spec, weights, torch))
+        theirs = as_stored(plan, to_theirs(plan.model_type, model.spec, weights, torch), dtype)
     with folder_beside(folder) as part:
         try:
             save(theirs, part, shard_bytes)
@@ -143,8 +143,10 @@ def config_like(plan: Plan, dtype: torch.dtype) -> dict[str, Any]:
     return config
 
 
-def as_stored(plan: Plan, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under the names that the folder has, in its order; what it holds besides is carried over."""
+def as_stored(plan: Plan, theirs: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Tensors under the names that the folder has, in its order; what it holds besides is carried over. Of a folder
+    with several dtypes each goes out in its own, if the model (in `dtype`) still is in the one that they are run in."""
+    its_own = dtype is plan.dtype()
     by_name = {
         spelled: t for name, t in theirs.items() for one in (name, *SAME.get(name, ())) for spelled in spellings(one)
     }
@@ -159,6 +161,9 @@ def as_stored(plan: Plan, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
             continue
         out[stored] = tensor.clone() if tensor.data_ptr() in seen else tensor
         seen.add(tensor.data_ptr())
+        if its_own and (kept := DTYPES.get(plan.source.tensors[stored].dtype, dtype)) is not tensor.dtype:
+            first = plan.source.read(stored)
+            out[stored] = first if torch.equal(first.to(tensor.dtype), tensor) else tensor.to(kept)
     return out
 
 

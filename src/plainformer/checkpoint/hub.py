@@ -140,11 +140,16 @@ class Plan:
                 yield r.theirs.replace("{i}", str(i))
 
     def dtype(self) -> torch.dtype:
-        """In which most bytes are stored."""
+        """In which all weights are stored; of several dtypes the one that the config names, which transformers takes
+        too, or else the one that most bytes have."""
         n_bytes: Counter[str] = Counter()
-        for _, _, _, found in self.rows():
-            if found is not None:
+        buffers = {w.name for w in Ledger.of(self.spec).rows if w.buffer}
+        for _, _, ours, found in self.rows():
+            if found is not None and ours[0] not in buffers:
                 n_bytes[self.told[found].dtype] += self.told[found].n_bytes
+        named = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES.values()}
+        if len(n_bytes) > 1 and self.source.reading.dtype in named:
+            return named[self.source.reading.dtype]
         return DTYPES[n_bytes.most_common(1)[0][0]]
 
 
