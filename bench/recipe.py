@@ -188,6 +188,7 @@ CHOICES = (
     Choice("rows a step, as many tokens in all", "{batch_size}", {"half": sized(rows=0.5), "twice": sized(rows=2)}),
     Choice("head", "of its own", {"the token table": parts(with_tied_head)}),
     Choice("products", "{dtype}", {"float32": settings(dtype="float32")}),
+    Choice("steps between products", "compiled here", {"torch's own": settings(fused=False)}),
     Choice("longest gradient", "any", {"1": settings(clip=1.0)}),
     Choice("z-loss", "none", {f"{Z:g}": z_loss(Z)}),
 )
@@ -196,10 +197,10 @@ OTHERS: dict[tuple[str, str], Other] = {(RECIPE, ""): Other()} | {
 }
 
 
-def measured(text: Path, folder: Path, other: Other, asked: Mapping[str, Any]) -> dict[str, Any]:
+def measured(text: Path, folder: Path, other: Other, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """One run to its end: its loss over the whole validation part, and the processor's seconds of its steps.
 
-    Refuses what changes nothing: the recipe does it already.
+    None where nothing is changed: the recipe does the same on this machine.
     """
     n = asked["steps"]
     changed: list[bool] = []
@@ -211,7 +212,7 @@ def measured(text: Path, folder: Path, other: Other, asked: Mapping[str, Any]) -
 
     run_folder(text, folder, {"eval_every": n, "save_every": n} | dict(asked), change)
     if not changed[0] and other is not OTHERS[RECIPE, ""]:
-        raise ValueError("this is what the recipe does")
+        return None
     with other.within():
         begun = time.process_time()
         outcome = carry_on(folder, quiet=True)
@@ -224,7 +225,7 @@ def measured(text: Path, folder: Path, other: Other, asked: Mapping[str, Any]) -
 
 # --- all of them ------------------------------------------------------------------------------------------------------
 
-Results = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]  # choice and other -> a result a seed
+Results = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]  # choice and other -> a result a seed; none: the same
 
 
 def apart(some: Sequence[Mapping[str, Any]], base: Sequence[Mapping[str, Any]]) -> str:
@@ -250,8 +251,8 @@ def rows_of(results: Results) -> list[Row]:
     said = Settings.from_json(dict(base[0]["settings"]))
     rows = []
     for choice in CHOICES:
-        names = list(choice.others)
-        if choice.best:
+        names = [name for name in choice.others if results[choice.what, name]]
+        if choice.best and names:
             names = [min(names, key=lambda name: middle(results[choice.what, name]))]
         for name in names:
             some = results[choice.what, name]
@@ -312,7 +313,8 @@ def main() -> None:
 
     keys = [key(*other, seed) for seed in seeds for other in OTHERS]
     measure_all(keys, partial(in_a_process, text, threads, asked), kept, args.jobs)
-    results = {other: [kept.of(key(*other, seed)) for seed in seeds] for other in OTHERS}
+    every = {other: [kept.of(key(*other, seed)) for seed in seeds] for other in OTHERS}
+    results = {other: [one for one in some if one is not None] for other, some in every.items()}
     said = results[RECIPE, ""][0]["settings"]
     note = (
         f"{args.steps} steps of {said['batch_size']} rows of {said['context']}, and as many "
@@ -320,6 +322,8 @@ def main() -> None:
         "differences seed by seed. Nats a character over the whole validation part, in side-by-side blocks of the "
         f"run's own context. {args.jobs} at a time, {threads} threads each."
     )
+    if same := [", ".join(other) for other, some in results.items() if not some]:
+        note += f" Left out, as the recipe does so on this machine: {'; '.join(same)}."
     raw = {" / ".join(other): some for other, some in results.items()}
     command = f"python bench/recipe.py TEXT --seeds {args.seeds} --steps {args.steps} --jobs {args.jobs} --save"
     tell("recipe", command, rows_of(results), note, before, args.save, runs=raw, seeds=list(seeds))
