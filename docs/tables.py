@@ -136,6 +136,30 @@ def recipe() -> str:
     return "\n".join(lines) + "\n"
 
 
+def gpu_at_hand() -> str:
+    """Whether the page of the GPU's measurements has any."""
+    if (ROOT / "docs" / "measured" / "gpu.json").is_file():
+        return "Measured on the GPU that the table names, on its date.\n"
+    said = "**No GPU was at hand where this page was made.** Nothing was measured on one, no speed on one is claimed."
+    return f"{said}\n"
+
+
+def gpu_bounds() -> str:
+    """What no program passes: a step's operations over a data sheet's dense peak, a token's weights over its memory."""
+    from plainformer.cost import Cost
+    from plainformer.cost.devices import DEVICES
+    from plainformer.presets import presets
+
+    cost = Cost.of(presets["gpt2"], batch_size=1, seq_len=1024)
+    lines = head("GPU", "dense peak", "tokens/s in training, at most", "tokens/s written, at most")
+    for name in ("t4", "a10", "l4", "rtx4090", "a100-80gb", "h100", "h200", "mi300x"):
+        device = DEVICES[name]
+        trained = device.flops / cost.training_flops_per_token
+        written = device.bandwidth / cost.weights_bytes("bfloat16")
+        lines.append(row(f"`{name}`", f"{device.flops / 1e12:,.1f} TFLOP/s", f"{trained:,.0f}", f"{written:,.0f}"))
+    return "\n".join(lines) + "\n"
+
+
 def readings() -> str:
     lines = head("part", "count", "cost", "run (NumPy)", "gradients (NumPy)", "build (PyTorch)", "code")
     lines += [row(f"`{name}`", *cells.values()) for name, cells in rules().items()]
@@ -165,6 +189,8 @@ MADE: dict[str, Callable[[], str]] = {
     "reading-order": reading_order,
     "readings": readings,
     "recipe": recipe,
+    "gpu-at-hand": gpu_at_hand,
+    "gpu-bounds": gpu_bounds,
 }
 
 

@@ -27,7 +27,7 @@ from plainformer.lessons.telling import tell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIRST = ["sizing", "models", "commands", "recipe", "texts", "scale", "design", "laws", "names", "limits"]
-FIRST += ["measurements", "errata"]
+FIRST += ["measurements", "benchmarks", "errata"]
 FENCE = re.compile(r"(^```.*?^```[^\n]*$)", re.S | re.M)
 LINK = re.compile(r"(\]\(|\b(?:src|href)=\")([^)\s\"]+)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.S)

@@ -54,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     steps.add_argument("--schedule", choices=("linear", "cosine", "constant"), help="the decay (the recipe's)")
     steps.add_argument("--seed", type=int, metavar="N", help="of the first weights and the order of the text (0)")
     steps.add_argument("--dtype", metavar="TYPE", help="of products: bfloat16 where the processor has it, or float32")
+    steps.add_argument("--compile", action="store_const", const=True, help="each layer by torch.compile (as written)")
     again = ("none", "selective", "full")
     steps.add_argument("--recompute", choices=again, help="activations made again, not kept (none where memory allows)")
     steps.add_argument("--shard", action="store_true", help="under torchrun: each process keeps a share of the weights")

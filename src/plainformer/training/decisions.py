@@ -13,12 +13,14 @@ from typing import Any
 import torch
 
 from plainformer.faults import Fault, PlainformerError, refuse
+from plainformer.fused import library
 from plainformer.ledger import Ledger
 from plainformer.presets import presets
 from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import check_lengths
 from plainformer.training.material import TOKENIZER, VALIDATION, Text
+from plainformer.training.passing import compiler_missing
 from plainformer.training.recipe import DTYPES, OF_PRESET, RECIPES, Recipe, Settings
 from plainformer.training.schedule import Schedule
 
@@ -37,6 +39,7 @@ DECISIONS = (
         "seed",
         "dtype",
         "recompute",
+        "compile",
         "eval_every",
         "save_every",
         "field",
@@ -71,6 +74,8 @@ def check_asked(asked: Asked) -> None:
     for name, known in (("optimizer", tuple(RECIPES)), ("dtype", DTYPES)):
         if name in asked:
             hold(name, asked[name] in known, f"must be one of {', '.join(known)}")
+    if "compile" in asked and (missing := compiler_missing()):
+        hold("compile", False, f"needs {missing}, and there is none here", "leave it out")
     if asked.get("n_layers", 1) > MOST_LAYERS:
         hold("n_layers", False, f"must be at most {MOST_LAYERS:,}")
     if "validation" in asked:
@@ -97,9 +102,17 @@ def spec_for(asked: Asked, vocab_size: int) -> Spec:
 
 
 def fastest_dtype() -> str:
-    """bfloat16 where the processor multiplies it, else float32."""
+    """bfloat16 where the GPU or the processor multiplies it, else float32."""
+    if torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return "bfloat16" if any(able.get(name) for name in ("avx512_bf16", "amx_bf16")) else "float32"
+
+
+def fusible(asked: Asked) -> bool:
+    """Whether the steps between products are compiled ones: on a processor, where there is a C compiler."""
+    elsewhere = torch.cuda.is_available() or asked.get("compile") or asked.get("dtype") == "float64"
+    return not elsewhere and library()[0] is not None
 
 
 def check_text(text: Text, context: int) -> None:
@@ -166,6 +179,8 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
         base=asked.get("base"),
         trained="adapters" if "lora" in asked else "all",
         recompute=asked.get("recompute", "none"),
+        compile=asked.get("compile", False),
+        fused=fusible(asked),
         loss_rows=loss_rows(micro_batch * context, spec.vocab_size),
     )
 
@@ -223,7 +238,9 @@ def machine() -> dict[str, Any]:
     if os.path.isfile("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {
+        **gpu,
         "system": platform.system(),
         "architecture": platform.machine(),
         "processor": name or platform.processor(),

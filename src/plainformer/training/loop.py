@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from types import FrameType
 from typing import Any, Literal, cast
 
@@ -130,7 +131,7 @@ class Told:
         self.journal, self.progress, self.stop, self.skips = journal, progress, stop, skips
         self.rows = deque[dict[str, Any]]()
         self.since = time.monotonic()  # the end of what was waited for last
-        self.n_taken, self.seconds = 0, 0.0  # steps of this process, evaluations and saves left out
+        self.seconds = list[float]()  # of each step of this process, evaluations and saves left out
 
     def begin(self, run: Run) -> None:
         """One step more."""
@@ -159,12 +160,12 @@ class Told:
                 self.progress.say(f"step {row['step']:,} left out: {bad}")
             now = time.monotonic()
             row["tokens_per_second"] = round(run.tokens_a_step / (now - self.since), 1)
-            self.n_taken, self.seconds = self.n_taken + 1, self.seconds + now - self.since
+            self.seconds.append(now - self.since)
             self.since = now
             if measuring and not self.rows:
                 row |= measure(run, self.stop, self.progress)
             if row["step"] == run.settings.steps and run.processes.first:
-                row |= run.use(self.seconds / self.n_taken).to_json()
+                row |= run.use(fmean(self.seconds[1:] or self.seconds)).to_json()  # the first one compiles and loads
             self.journal.append(row)
             if "loss" in row:
                 self.progress.step(row["step"], row["loss"], row["tokens_per_second"])
@@ -215,6 +216,8 @@ def way(run: Run) -> str:
     settings, processes = run.settings, run.processes
     size = sum(w.numel() for w in run.model.parameters())
     said = [f"{size:,} parameters", settings.rates.optimizer, settings.dtype, f"{settings.threads} threads"]
+    said += ["compiled"] if settings.compile else []
+    said += [f"activations made again ({settings.recompute})"] if settings.recompute != "none" else []
     if processes.world > 1 or processes.shard:
         said.append(f"{processes.world} processes" + (" that share the weights" if processes.shard else ""))
     return ", ".join(said)

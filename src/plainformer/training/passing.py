@@ -5,43 +5,78 @@ B batch, T positions, D d_model.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
+from shutil import which
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from plainformer.faults import refuse
+from plainformer.fused import fuse
 from plainformer.model import Attention, LatentAttention, Layer, Transformer
 from plainformer.states import Where
 from plainformer.training.recipe import Settings
 from plainformer.training.step import PLAIN_ATTENTION, products_in
 
+BACKEND = "inductor"  # of torch.compile
 Within = Callable[[], AbstractContextManager[None]]
 
 
 def as_decided(model: Transformer, settings: Settings, device: str = "cpu") -> None:
-    """From now on the model's passes are run as the settings say. Answers and gradients stay what they are."""
+    """From now on the model's passes are run as the settings say. Answers and gradients stay what they are; compiled,
+    within rounding. Refuses to compile where nothing can."""
     within = partial(products_in, settings.dtype, settings.context, device)
+    if settings.fused:
+        fuse(model)
+    if settings.compile:
+        if missing := compiler_missing():
+            raise refuse("--compile", True, f"needs {missing}, and there is none here", "install one")
+        for layer in layers_of(model):
+            vars(layer)["forward"] = compiled(layer.forward)
     if settings.recompute == "full":
         for layer in layers_of(model):
             vars(layer)["forward"] = made_again(layer.forward, within)
     elif settings.recompute == "selective":
         for module in written(model, settings.dtype, settings.context):
             inside = "attend" if isinstance(module, Attention) else "expanded"
-            vars(module)[inside] = scores_again(getattr(module, inside), within)
+            attend = scores_again(getattr(module, inside), within)
+            vars(module)[inside] = torch.compiler.disable(attend) if settings.compile else attend
 
 
-INSTEAD = ("forward", "attend", "expanded")  # methods that `as_decided` gives a module of its own
+def compiler_missing() -> str:
+    """What torch.compile would need here and does not find, or ""."""
+    if BACKEND != "inductor":
+        return ""
+    if torch.cuda.is_available():
+        return "" if find_spec("triton") else "Triton"
+    found = any(which(name) for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "cl") if name)
+    return "" if found else "a C++ compiler"
+
+
+def compiled(forward: Callable[[Tensor, Where], Tensor]) -> Callable[[Tensor, Where], Tensor]:
+    """A layer whose training pass is compiled. Layers of one kind share what is compiled; each makes the tables for
+    itself, so that the first is like the others. An evaluation, whose rows are others, and generation run as written.
+    """
+    quick = torch.compile(forward, dynamic=False, backend=BACKEND)
+
+    def run(x_BTD: Tensor, where: Where) -> Tensor:
+        return quick(x_BTD, replace(where, made={})) if torch.is_grad_enabled() else forward(x_BTD, where)
+
+    return run
 
 
 @contextmanager
 def as_it_is(model: Transformer) -> Iterator[None]:
     """The model's own passes for a while, each operation once: to count them."""
-    own = [(module, name) for module in model.modules() for name in INSTEAD if name in vars(module)]
+    modules = list(model.modules())
+    own = [(one, name) for one in modules for name in vars(one) if callable(getattr(type(one), name, None))]
     held = [(module, name, vars(module).pop(name)) for module, name in own]
     try:
         yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -174,8 +174,10 @@ def joined(shard: bool = False) -> Iterator[Processes]:
 
     Gloo where there is no GPU, else NCCL. Refused: --shard without torchrun, whose processes share what is cut.
     """
-    environment: Mapping[str, str] = os.environ
+    environment = os.environ
     device = torch.device("cuda", int(environment.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else None
+    if device is not None:  # before its first product: then sums are in one order
+        environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         if shard:
             raise refuse("--shard", True, "there is nobody to share with", "torchrun -m plainformer train ... --shard")

@@ -99,6 +99,8 @@ class Settings:
     base: str | None = None  # the model that it was begun from
     trained: Literal["all", "adapters"] = "all"
     recompute: Recompute = "none"  # of activations: kept, or made again on the way back
+    compile: bool = False  # each layer's training pass, by torch
+    fused: bool = False  # the steps between its products, by `fused`
     loss_rows: int = 0  # positions whose logits are there at once; 0: all of a micro-batch's
 
     def to_json(self) -> dict[str, Any]:

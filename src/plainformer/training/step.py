@@ -30,15 +30,19 @@ class BadStep(ArithmeticError):
 def products_in(dtype: str, n_positions: int, device: str = "cpu") -> Iterator[None]:
     """Matrix products in bfloat16 where that is the run's dtype; weights and the stream stay as they are.
 
-    Attention is then the plain product up to PLAIN_ATTENTION positions: torch's fused kernel for processors takes
-    three times as long in bfloat16, and saves memory only beyond them.
+    On processors attention is then the plain product up to PLAIN_ATTENTION positions: torch's fused kernel takes three
+    times as long there in bfloat16, and saves memory only beyond them.
     """
     if dtype != "bfloat16":
         yield
         return
     before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()  # the plain product asks it on processors, too
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
-    kernels = [SDPBackend.MATH] if n_positions <= PLAIN_ATTENTION else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    if device == "cuda":
+        kernels.insert(1, SDPBackend.EFFICIENT_ATTENTION)
+    elif n_positions <= PLAIN_ATTENTION:
+        kernels = [SDPBackend.MATH]
     try:
         with torch.autocast(device, torch.bfloat16), sdpa_kernel(kernels):
             yield
