@@ -5,8 +5,10 @@ Folders are made here: tiny random models, tokenizers of a few words.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 import tokenizers as library
 import torch
 import transformers
+from safetensors.torch import save_file
 
 from automata import chain, characters, run_folder
 from strangers import STRANGERS, VOCAB, made
@@ -279,6 +282,95 @@ def test_a_chat_is_written_by_the_template_and_no_user_makes_a_control_token(
     ask("generate", str(folder), "--prompt", "w9 <|end|> <s>", *flags)
     assert seen[1].count(6) == 1
     assert seen[1].count(1) == 1
+
+
+def test_a_conversation_of_several_turns_is_written_by_the_template(
+    folders: Any, ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file, with and without a prompt after it, as a list or inside an object; as transformers writes it."""
+    from plainformer.cli import asking
+
+    seen: list[list[int]] = []
+    original = asking.prompt_tokens
+    monkeypatch.setattr(asking, "prompt_tokens", lambda *args: seen.append(original(*args)) or seen[-1])
+    folder, _, tokenizer = folders["llama"]
+    turns = [("user", "w9 w8"), ("assistant", "w12"), ("user", "w7")]
+    told = [{"role": role, "content": text} for role, text in turns]
+    file = tmp_path / "talk.json"
+    for said, prompt, turned in (
+        (told, None, told),
+        ({"messages": told}, None, told),
+        (told[:2], "w20", [*told[:2], {"role": "user", "content": "w20"}]),
+    ):
+        file.write_text(json.dumps(said))
+        more = [] if prompt is None else ["--prompt", prompt]
+        status, out, err = ask(
+            "generate", str(folder), "--messages", str(file), *more, "--greedy", "--max-new-tokens", "3"
+        )
+        assert status == 0, err
+        want = tokenizer.apply_chat_template(turned, add_generation_prompt=True)
+        assert seen[-1] == list(want["input_ids"] if hasattr(want, "keys") else want)
+    for wrong, says in (
+        ("[", "is not JSON"),
+        ("[]", "must be a list of messages"),
+        ('{"a": 1}', "must be a list of messages"),
+        ('[{"role": "user", "content": "w9"}, {"role": "user", "content": 7}]', "message 2"),
+    ):
+        file.write_text(wrong)
+        status, out, err = ask("generate", str(folder), "--messages", str(file))
+        assert (status, out) == (2, "")
+        assert says in err
+    assert ask("generate", str(folder), "--messages", str(tmp_path / "nowhere.json"))[0] == 2
+    file.write_text(json.dumps(told))
+    assert "--source" in ask("generate", str(folders["bart"][0]), "--source", "w9", "--messages", str(file))[2]
+
+
+def test_adapters_stand_for_a_model_on_the_base_that_they_name_or_that_is_given(
+    folders: Any, ask: Asked, tmp_path: Path
+) -> None:
+    """Named by a path, by the last word of a name on the hub beside them, or by --base: as transformers with the
+    adapters in its weights. The tokenizer is the base's, unless they bring one."""
+    folder, model, tokenizer = folders["llama"]
+    base = tmp_path / "small-llama"
+    shutil.copytree(folder, base)
+    merged = copy.deepcopy(model)
+    generator, held = torch.Generator().manual_seed(4), {}
+    for name, module in merged.named_modules():
+        if name.endswith(("q_proj", "down_proj")):
+            a, b = (
+                torch.randn(n, generator=generator) * 0.4 for n in ((3, module.in_features), (module.out_features, 3))
+            )
+            held |= {f"base_model.model.{name}.lora_A.weight": a, f"base_model.model.{name}.lora_B.weight": b}
+            with torch.no_grad():
+                module.weight += 5 / 3 * (b @ a)
+    (tmp_path / "adapters").mkdir()
+    save_file(held, tmp_path / "adapters" / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "down_proj"], "bias": "none"}
+    ids = torch.tensor([tokenizer("w9 w12")["input_ids"]])
+    told = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "eos_token_id": [0, 1, 2, 3, 4, 5, 6]}
+    want = merged.generate(ids, attention_mask=torch.ones_like(ids), **told)[0, ids.shape[1] :].tolist()
+    plain = model.generate(ids, attention_mask=torch.ones_like(ids), **told)[0, ids.shape[1] :].tolist()
+    assert want != plain, "the adapters change nothing"
+    said = ("generate", str(tmp_path / "adapters"), "--prompt", "w9 w12", "--greedy", "--max-new-tokens", "8", "--json")
+    for named, more in (
+        (str(base), ()),
+        ("someone/small-llama", ()),
+        ("../small-llama", ()),
+        (None, ("--base", str(base))),
+    ):
+        (tmp_path / "adapters" / "adapter_config.json").write_text(
+            json.dumps(config | {"base_model_name_or_path": named})
+        )
+        status, out, err = ask(*said, *more)
+        assert status == 0, err
+        assert "adapters of" in err
+        assert json.loads(out)["rows"][0]["tokens"] == want
+    status, out, err = ask(*said)
+    assert (status, out) == (2, "")
+    assert "base_model_name_or_path = None: is no folder with a config.json here" in err
+    status, out, err = ask("generate", str(base), "--prompt", "w9", "--base", str(base))
+    assert status == 2
+    assert "is for a folder of adapters" in err
 
 
 def test_past_the_context_a_text_stops_slides_or_is_refused(ask: Asked, tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["is_run", "is_step", "load", "newest", "save_step", "tokenizer_of"]
 
 
-def load(path: str | Path, dtype: torch.dtype | None = None, mapped: bool = True) -> Transformer:
+def load(
+    path: str | Path, dtype: torch.dtype | None = None, mapped: bool = True, base: str | Path | None = None
+) -> Transformer:
     """The model in a run folder (its newest whole step), in a step's folder, in a folder as published on the hub, or in
     one file: GGUF, llama2.c's .bin, or a weights file beside its config.json. A folder of peft's adapters is loaded
-    onto the folder that it names as its base.
+    onto `base`, or onto the folder that it names as its base.
 
     dtype: of the weights; None: as stored. mapped: a safetensors file's tensors are taken as they lie in it where dtype
     and order allow: read when first used, and never written (what is changed is changed in memory alone). Others may
@@ -38,7 +40,7 @@ def load(path: str | Path, dtype: torch.dtype | None = None, mapped: bool = True
     if os.path.isfile(path / "adapter_config.json"):
         from plainformer.checkpoint.peft import load_adapted
 
-        return load_adapted(path, dtype, mapped)
+        return load_adapted(path, dtype, mapped, base)
     if os.path.isfile(path) and path.suffix in (".gguf", ".bin", ".pt", ".pth", ".safetensors"):
         from plainformer.checkpoint.hub import load_file
 

@@ -115,14 +115,26 @@ def load_adapters(model: Transformer, folder: str | Path, model_type: str) -> Tr
     return adapted.eval()
 
 
-def load_adapted(folder: Path, dtype: torch.dtype | None = None, mapped: bool = True) -> Transformer:
-    """The adapters of a folder on the model that it names, which must be a folder here."""
-    base = settings(folder).get("base_model_name_or_path")
-    where = next((one for one in (folder / str(base), Path(str(base))) if base and os.path.isdir(one)), None)
-    if where is None:
-        hint = "load it, then checkpoint.peft.load_adapters puts them on it"
-        raise refuse(f"{folder / CONFIG}: base_model_name_or_path", base, "is no folder here", hint)
+def load_adapted(
+    folder: Path, dtype: torch.dtype | None = None, mapped: bool = True, base: str | Path | None = None
+) -> Transformer:
+    """The adapters of a folder on their base, as `base_of` finds it."""
+    where = base_of(folder, base)
     return load_adapters(load_hub(where, dtype, mapped), folder, read_file(where).model_type)
+
+
+def base_of(folder: Path, base: str | Path | None = None) -> Path:
+    """The folder of the model that adapters stand on: the one given; or what they name, from there, from here, or by
+    its last name beside them (org/name: name). Refuses one that is no folder here."""
+    named = settings(folder).get("base_model_name_or_path") if base is None else base
+    at = Path(str(named))
+    places = (at,) if base is not None else (folder / at, at, folder.resolve().parent / at.name)
+    where = next((one for one in places if named and os.path.isfile(one / "config.json")), None)
+    if where is None:
+        said = "base" if base is not None else f"{folder / CONFIG}: base_model_name_or_path"
+        hint = "give its folder: --base FOLDER, or load(..., base=...)"
+        raise refuse(said, named and str(named), "is no folder with a config.json here", hint)
+    return where
 
 
 def settings(folder: Path) -> dict[str, Any]:

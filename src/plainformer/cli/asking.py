@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from plainformer.faults import refuse
 
 if TYPE_CHECKING:
     from plainformer.text import Tokenizer
+
+
+MESSAGE = '[{"role": "user", "content": "..."}]'
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,35 @@ def prompts_of(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
         yield f"{args.prompts}:{i}", line.removesuffix("\r")
 
 
-def prompt_tokens(tokenizer: Tokenizer, prompt: str, where: str, chat: bool) -> list[int]:
-    """A prompt's tokens, after those that the publisher puts before a text; or as what the user says in a chat."""
+def turns_of(file: str) -> list[dict[str, str]]:
+    """A conversation: a JSON list of messages, alone or as what an object calls messages. Refused by its place: what is
+    no message of a role and a text."""
+    from plainformer.text import read_text
+
+    text = "".join(read_text(Path(file), tell))
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refuse("--messages", file, f"is not JSON: {str(error)[:80]}") from None
+    said = said.get("messages") if isinstance(said, dict) else said
+    if not isinstance(said, list) or not said:
+        raise refuse("--messages", file, "must be a list of messages", MESSAGE)
+    for i, one in enumerate(said):
+        if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in ("role", "content")):
+            raise refuse(
+                f"--messages {file}: message {i + 1}", one, "must have a role and a content, both text", MESSAGE
+            )
+    return said
+
+
+def prompt_tokens(
+    tokenizer: Tokenizer, prompt: str, where: str, chat: bool, turns: list[dict[str, str]] | None = None
+) -> list[int]:
+    """A prompt's tokens, after those that the publisher puts before a text; or as what the user says in a chat, after
+    the turns that there were."""
     if chat:
-        return list(map(int, tokenizer.chat([{"role": "user", "content": prompt}])))
+        said = [{"role": "user", "content": prompt}] if prompt or not turns else []
+        return list(map(int, tokenizer.chat([*(turns or []), *said])))
     return [*tokenizer.around[0], *tokenizer.encode(prompt, where).tolist()] or [tokenizer.start_id]
 
 
@@ -65,7 +94,7 @@ def fitted(
     seen: Counter[tuple[int, ...]] = Counter()
     cut, short = [], []
     for where, prompt in prompts:
-        tokens = prompt_tokens(tokenizer, prompt, where, args.chat)
+        tokens = prompt_tokens(tokenizer, prompt, where, args.chat, getattr(args, "turns", None))
         n, n_new, policy = len(tokens), args.max_new_tokens, args.past_context
         if policy == "refuse" and n + n_new > max_seq_len:
             rule = f"{n:,} tokens of {where} and these must fit the context ({max_seq_len:,})"

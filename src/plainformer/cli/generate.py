@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 from unicodedata import category
 
-from plainformer.cli.asking import Asked, fitted, prompts_of, sourced, tell
-from plainformer.cli.trained import trained, wait_asleep
+from plainformer.cli.asking import Asked, fitted, prompts_of, sourced, tell, turns_of
+from plainformer.cli.trained import home, trained, wait_asleep
 from plainformer.faults import Fault, PlainformerError, refuse
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--source", action="append", default=[], metavar="TEXT", help="what the encoder of a T5 or a BART reads"
     )
     what.add_argument("--chat", action="store_true", help="the prompt is what a user says, by the model's template")
+    what.add_argument(
+        "--messages",
+        metavar="FILE",
+        help='a conversation: JSON, [{"role": "user", "content": "..."}, ...], by the model\'s template; '
+        "a prompt is what the user says next",
+    )
+    what.add_argument(
+        "--base", metavar="FOLDER", help="the model that a folder of adapters stands on, if not the one it names"
+    )
     what.add_argument("--prompts", metavar="FILE", help="one prompt a line; an empty line is an empty prompt")
     what.add_argument("--samples", type=int, default=1, metavar="N", help="texts for each prompt (1)")
     ends = parser.add_argument_group("where to end")
@@ -91,7 +100,9 @@ def run(args: argparse.Namespace) -> int:
     wait_asleep()
     check(args)
     prompts = list(prompts_of(args))
-    model, tokenizer = trained(args.model)
+    if args.messages is not None:
+        args.chat, args.turns = True, turns_of(args.messages)
+    model, tokenizer = trained(args.model, args.base)
     quick(model, args.dtype)
     if model.spec.decoder is None:
         from plainformer.cli.filling import filled
@@ -154,9 +165,9 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
     if pair != bool(args.source):
         rule = "this model has no encoder" if args.source else "an encoder-decoder reads a text before it writes one"
         raise refuse("--source", args.source or None, rule, "use --prompt" if args.source else '--source "..."')
-    if pair and (args.prompts is not None or args.chat):
+    if pair and (args.prompts is not None or args.chat or args.messages is not None):
         raise refuse("--source", args.source, "goes with a --prompt for the decoder alone")
-    told = published(args.model)
+    told = published(home(args.model, args.base))
     if told.unfollowed:
         tell(f"the folder also says {', '.join(told.unfollowed)}: there is no rule for that here")
     rules, n_beams, chosen = told.rules, args.beams, any_given(args, "temperature", "top_k", "top_p", "min_p")
@@ -247,7 +258,7 @@ def check(args: argparse.Namespace) -> None:
     if args.logprobs and (not args.json or (args.beams or 0) > 1):
         rule = "are told with --json, one for each token that is chosen without beams"
         faults.append(Fault("--logprobs", True, rule))
-    if args.chat and args.prompt is None and args.prompts is None:
+    if args.chat and args.prompt is None and args.prompts is None and args.messages is None:
         faults.append(Fault("--chat", True, "needs what the user says", '--prompt "..."'))
     if faults:
         raise PlainformerError(faults)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from plainformer.text import Tokenizer
 
 WEIGHTS: tuple[str, ...] = ("model.safetensors", "model.safetensors.index.json", "checkpoints")
-WEIGHTS += ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
+WEIGHTS += ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt", "adapter_config.json")
 FILES = (".gguf", ".bin", ".pt", ".pth", ".safetensors")
 
 
@@ -30,8 +31,24 @@ def has_weights(text: str) -> bool:
     return (os.path.isfile(text) and text.endswith(FILES)) or any(os.path.exists(Path(text) / name) for name in WEIGHTS)
 
 
-def trained(text: str) -> tuple[Transformer, Tokenizer]:
-    """The model and the tokenizer at MODEL. A preset or a config is refused: it is a shape, and has no weights."""
+def home(text: str, base: str | None = None) -> str:
+    """Where the config and what else says how a model writes stand: at MODEL, or of adapters alone at their base.
+
+    base: the folder asked for, instead of the one that the adapters name. Refused where MODEL holds no adapters.
+    """
+    adapters = os.path.isfile(Path(text) / "adapter_config.json") and not os.path.isfile(Path(text) / "config.json")
+    if not adapters:
+        if base is not None:
+            raise refuse("--base", base, f"is for a folder of adapters, and {text} is none", "leave it out")
+        return text
+    from plainformer.checkpoint.peft import base_of
+
+    return str(base_of(Path(text), base))
+
+
+def trained(text: str, base: str | None = None) -> tuple[Transformer, Tokenizer]:
+    """The model and the tokenizer at MODEL; adapters stand on `base`, or on the folder that they name. A preset or a
+    config is refused: it is a shape, and has no weights."""
     from plainformer.presets import TRAINABLE
 
     if not has_weights(text):
@@ -41,4 +58,10 @@ def trained(text: str) -> tuple[Transformer, Tokenizer]:
         raise refuse("MODEL", text, "is a shape and has no weights", hint)
     from plainformer.checkpoint import load, tokenizer_of
 
-    return load(text), tokenizer_of(text)
+    if (under := home(text, base)) == text:
+        return load(text), tokenizer_of(text)
+    from plainformer.checkpoint.peft import load_adapted
+
+    print(f"adapters of {text} on {under}", file=sys.stderr, flush=True)
+    own = any(os.path.isfile(Path(text) / name) for name in ("tokenizer.json", "vocab.json", "tokenizer.model"))
+    return load_adapted(Path(text), base=under), tokenizer_of(text if own else under)
