@@ -150,13 +150,18 @@ def gpu_bounds() -> str:
     """What no program passes: a step's operations over a data sheet's dense peak, a token's weights over its memory."""
     from plainformer.cost import Cost
     from plainformer.cost.devices import DEVICES
+    from plainformer.cost.flops import Work
+    from plainformer.cost.training import products_of_activations
     from plainformer.presets import presets
 
-    cost = Cost.of(presets["gpt2"], batch_size=1, seq_len=1024)
+    length = 1024
+    cost = Cost.of(presets["gpt2"], batch_size=1, seq_len=length)
+    hidden = products_of_activations(cost.spec, Work(1, length, length)) * (length - 1) // (2 * length)
+    each = 3 * (cost.forward_flops - hidden) / length  # of a query with the keys that it may see
     lines = head("GPU", "dense peak", "tokens/s in training, at most", "tokens/s written, at most")
     for name in ("t4", "a10", "l4", "rtx4090", "a100-80gb", "h100", "h200", "mi300x"):
         device = DEVICES[name]
-        trained = device.flops / cost.training_flops_per_token
+        trained = device.flops / each
         written = device.bandwidth / cost.weights_bytes("bfloat16")
         lines.append(row(f"`{name}`", f"{device.flops / 1e12:,.1f} TFLOP/s", f"{trained:,.0f}", f"{written:,.0f}"))
     return "\n".join(lines) + "\n"
