@@ -9,13 +9,14 @@ import random
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plainformer.faults import PlainformerError
-from plainformer.text import Tokenizer, published, token_bytes, train_tokenizer
+from plainformer.text import Tokenizer, beside, token_bytes, train_tokenizer
 from plainformer.text.chats import APART
 
 TEXTS = (
@@ -193,8 +194,76 @@ def test_damaged_models_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_what_reads_its_pieces_in_its_own_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(model_file(*FORMS["unigram"]))
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
-    assert "XLMRobertaTokenizer" in refusal(lambda: Tokenizer.load(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer"}')
+    assert "DebertaV2Tokenizer" in refusal(lambda: Tokenizer.load(tmp_path))
+
+
+PLAIN = ("the cat sat", " the  cat ", "it's a cat", "theatcat", "café", "🐕a", "", " ")
+
+
+@pytest.mark.parametrize("name", ["XLMRoberta", "Camembert", "MBart", "MBart50"])
+def test_fairseqs_numbers_are_those_of_the_class(name: str, tmp_path: Path) -> None:
+    """The same pieces, shifted, with control tokens before and after: as transformers' own converter has it."""
+    import transformers
+
+    converters = import_module("transformers.convert_slow_tokenizer")
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(model_file(*FORMS["unigram"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": f"{name}Tokenizer"}))
+    mine = Tokenizer.load(tmp_path)
+    pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<turn>", 0.0)]
+    named = (*WORDS, *LETTERS)
+    pieces += [(text, -float(5 * i % len(named)) - 1) for i, text in enumerate(named)]
+    told = getattr(converters, f"{name}Converter").convert_from_spm(vocab=pieces)
+    theirs = getattr(transformers, f"{name}Tokenizer")(**told)
+    assert mine.n_tokens == len(theirs)
+    for text in PLAIN:
+        if name == "MBart50" and text != " ".join(text.split()):
+            continue  # its class in transformers 5 keeps spaces that SentencePiece takes away
+        assert mine.frame(mine.encode(text)).tolist() == theirs(text)["input_ids"], text
+        if "é" not in text and "🐕" not in text:
+            assert mine.decode(mine.encode(text)) == " ".join(text.split())
+    for marker in ("<s>", "<pad>", "</s>", "<mask>", "en_XX")[: 5 if name.startswith("MBart") else 4]:
+        assert mine.control[marker] == theirs.convert_tokens_to_ids(marker), marker
+        assert mine.control[marker] not in mine.encode(f"the {marker} cat").tolist()
+
+
+def test_a_language_that_mbart_has_not_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(model_file(*FORMS["unigram"]))
+    for language, ends in (("de_DE", True), ("xx_YY", False)):
+        said = {"tokenizer_class": "MBartTokenizer", "src_lang": language}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(said))
+        if ends:
+            mine = Tokenizer.load(tmp_path)
+            assert mine.around == ((), (2, mine.control["de_DE"]))
+        else:
+            assert "src_lang = 'xx_YY'" in refusal(lambda: Tokenizer.load(tmp_path))
+
+
+def test_marians_pieces_are_cut_by_its_source_and_numbered_by_its_vocabulary(tmp_path: Path) -> None:
+    """What SentencePiece said of these pieces, by their numbers in vocab.json; the target's own are never cut."""
+    (tmp_path / "source.spm").write_bytes(model_file(*FORMS["unigram"]))
+    (tmp_path / "target.spm").write_bytes(model_file(*FORMS["bpe"]))
+    held = ["<unk>", "<s>", "</s>", "<turn>", *WORDS, *LETTERS]
+    vocab = [
+        "</s>",
+        "<unk>",
+        ">>fra<<",
+        *sorted({*WORDS, *LETTERS, "▁chat", "t▁"}, key=lambda text: text[::-1]),
+        "<pad>",
+    ]
+    (tmp_path / "vocab.json").write_text(json.dumps({text: i for i, text in enumerate(vocab)}))
+    mine = Tokenizer.load(tmp_path)
+    for text, ids in SAID["unigram"].items():
+        if "</s>" not in text:
+            want = [vocab.index(held[i]) for i in ids]
+            assert mine.encode(text).tolist() == want, text
+            assert mine.frame(mine.encode(text)).tolist() == [*want, 0]
+    asked = mine.encode(">>fra<< the cat").tolist()
+    assert asked == [2, *mine.encode("the cat").tolist()]
+    assert mine.decode([vocab.index("▁chat"), vocab.index("▁the")]) == "chat the"
+    assert mine.control == {"</s>": 0, "<unk>": 1, "<pad>": len(vocab) - 1}
+    (tmp_path / "vocab.json").write_text(json.dumps({"</s>": 0, "<unk>": 1, "a": 3}))
+    assert "vocab.json" in refusal(lambda: Tokenizer.load(tmp_path))
 
 
 # --- llama2.c ---------------------------------------------------------------------------------------------------------
@@ -294,6 +363,24 @@ def test_a_folder_without_any_is_told_what_there_may_be(tmp_path: Path) -> None:
     assert "vocab.txt" in refusal(lambda: Tokenizer.load(tmp_path))
 
 
+@pytest.mark.parametrize("takes", [True, False])
+def test_spaces_before_a_mask_go_with_it_where_the_folder_says_so(takes: bool, tmp_path: Path) -> None:
+    """RoBERTa's vocab.json and merges.txt, without a tokenizer.json."""
+    import transformers
+
+    from plainformer.cli.filling import masked
+
+    folder = tmp_path / "published"
+    byte_level(folder, "RobertaTokenizer", tmp_path)
+    flags = {"content": "<mask>", "lstrip": True, "rstrip": False, "single_word": False, "normalized": False}
+    flags["__type"] = "AddedToken"
+    said = {"tokenizer_class": "RobertaTokenizer"} | ({"mask_token": flags} if takes else {})
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    mine, theirs = Tokenizer.load(folder), transformers.RobertaTokenizer.from_pretrained(folder)
+    for text in ("the <mask> sat", "the<mask>  sat", "<mask> <mask>", "it's  <mask>."):
+        assert masked(mine, "<mask>", text, "--prompt") == theirs(text)["input_ids"], text
+
+
 # --- chats ------------------------------------------------------------------------------------------------------------
 
 CHATML = (
@@ -376,4 +463,4 @@ def test_of_several_templates_the_default_counts_and_a_file_before_all(tmp_path:
     several = [{"name": "tools", "template": "no"}, {"name": "default", "template": CHATML}]
     assert chatting(tmp_path / "a", several, tmp_path, {}).chat_template == CHATML  # type: ignore[arg-type]
     (tmp_path / "a" / "chat_template.jinja").write_text(TRIMMED)
-    assert published.chat_template(tmp_path / "a") == TRIMMED
+    assert beside.chat_template(tmp_path / "a") == TRIMMED

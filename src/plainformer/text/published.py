@@ -5,6 +5,8 @@
 | tokenizer.json | itself |
 | vocab.json, merges.txt | byte-level BPE (GPT-2, RoBERTa, BART, Qwen2) |
 | tokenizer.model, spiece.model | SentencePiece, BPE or unigram (Llama, Mistral, Gemma, T5, ALBERT) |
+| sentencepiece.bpe.model | the same, numbered as fairseq does (XLM-RoBERTa, CamemBERT, mBART) |
+| source.spm, target.spm, vocab.json | Marian |
 | vocab.txt | WordPiece (BERT, DistilBERT) |
 | tokenizer.bin | llama2.c: pieces and their scores |
 | *.gguf | any of them, as the file's keys say it |
@@ -12,33 +14,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from plainformer.faults import PlainformerError, refuse
+from plainformer.text.beside import added, beside, class_of
 from plainformer.text.one_file import gguf, llama2c
-from plainformer.text.pieces import (
-    BPE,
-    CONTROL,
-    NORMAL,
-    QWEN,
-    UNIGRAM,
-    Content,
-    of_pieces,
-    read,
-    template,
-    whole,
-)
+from plainformer.text.pieces import QWEN, Content, read, template, whole
+from plainformer.text.sentencepieces import marian, sentencepiece
 
 GPT2_LIKE = (None, "GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
 BERT_LIKE = (None, "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "TokenizersBackend")
-PIECE_LIKE = (None, "LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "T5Tokenizer", "AlbertTokenizer")
-NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 def content_of(path: Path) -> tuple[str, str]:
@@ -54,6 +43,7 @@ def content_of(path: Path) -> tuple[str, str]:
     else:
         forms = {
             "tokenizer.json": lambda: read(folder / "tokenizer.json").decode(),
+            "source.spm": lambda: dumped(marian(folder)),
             "vocab.json": lambda: dumped(byte_level(folder)),
             **{name: bytes_form(folder / name) for name in ("tokenizer.model", "spiece.model")},
             "sentencepiece.bpe.model": bytes_form(folder / "sentencepiece.bpe.model"),
@@ -90,61 +80,6 @@ def bytes_form(file: Path) -> Any:
 
 def dumped(content: Content) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-
-
-# --- what stands beside -----------------------------------------------------------------------------------------------
-
-
-def beside(folder: Path, name: str) -> Content:
-    """A JSON object in the folder; empty where there is none."""
-    if not os.path.isfile(folder / name):
-        return {}
-    data = json.loads(read(folder / name).decode())
-    return data if isinstance(data, dict) else {}
-
-
-def named_tokens(folder: Path) -> dict[str, str]:
-    """{"bos_token": "<s>", ...}: what a folder calls its control tokens."""
-    said = beside(folder, "special_tokens_map.json") | beside(folder, "tokenizer_config.json")
-    found = {name: one["content"] if isinstance(one := said.get(name), dict) else one for name in NAMED}
-    return {name: text for name, text in found.items() if isinstance(text, str)}
-
-
-def chat_template(folder: Path) -> str | None:
-    """The template of a folder's chats; of several the one named default."""
-    if os.path.isfile(folder / "chat_template.jinja"):
-        return read(folder / "chat_template.jinja").decode()
-    said = beside(folder, "tokenizer_config.json").get("chat_template")
-    if isinstance(said, list):
-        by_name = {one.get("name"): one.get("template") for one in said if isinstance(one, dict)}
-        said = by_name.get("default", next(iter(by_name.values()), None))
-    return said if isinstance(said, str) else None
-
-
-def class_of(folder: Path, known: tuple[str | None, ...], where: Path) -> str | None:
-    """The class that a folder's files were written for. Refuses one that reads them in a way of its own."""
-    said = beside(folder, "tokenizer_config.json").get("tokenizer_class")
-    name = said.removesuffix("Fast") if isinstance(said, str) else None
-    if name not in known:
-        raise refuse(str(where), name, "reads this file in its own way", "its tokenizer.json says it all")
-    return name
-
-
-def added(folder: Path, vocab: Mapping[str, int], special: Mapping[str, int]) -> list[Content]:
-    """The added tokens: those given as special, and what the folder adds to its vocabulary."""
-    found = {text: (number, True) for text, number in special.items()}
-    found |= {text: (number, False) for text, number in beside(folder, "added_tokens.json").items()}
-    for number, one in (beside(folder, "tokenizer_config.json").get("added_tokens_decoder") or {}).items():
-        found[one["content"]] = (int(number), bool(one.get("special", True)))
-    names = set(named_tokens(folder).values())
-    names |= set(beside(folder, "special_tokens_map.json").get("additional_special_tokens") or [])
-    found |= {text: (vocab[text], True) for text in names if text in vocab}
-    found = {text: (number, control or text in names) for text, (number, control) in found.items()}
-    return [
-        {"id": number, "content": text, "special": control}
-        | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        for text, (number, control) in sorted(found.items(), key=lambda pair: pair[1])
-    ]
 
 
 # --- vocab.json and merges.txt ----------------------------------------------------------------------------------------
@@ -206,81 +141,3 @@ def wordpiece(file: Path) -> Content:
         post_processor=template({"[CLS]": names["[CLS]"]}, {"[SEP]": names["[SEP]"]}),
         added_tokens=added(folder, vocab, names),
     )
-
-
-# --- pieces with scores -----------------------------------------------------------------------------------------------
-
-
-def fields(data: bytes, where: str) -> Iterator[tuple[int, Any]]:
-    """(number, value) of each field of a protocol buffer: whole numbers, bytes, and four or eight bytes as they are."""
-    at = 0
-
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            if at >= len(data) or shift > 63:
-                raise refuse(where, at, "is cut short, or no SentencePiece model")
-            value |= (data[at] & 127) << shift
-            at, shift = at + 1, shift + 7
-            if data[at - 1] < 128:
-                return value
-
-    while at < len(data):
-        key = number()
-        kind = key & 7
-        if kind == 0:
-            yield key >> 3, number()
-            continue
-        size = number() if kind == 2 else {5: 4, 1: 8}.get(kind, -1)
-        if size < 0 or at + size > len(data):
-            raise refuse(where, at, "is cut short, or no SentencePiece model")
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def sentencepiece(file: Path) -> Content:
-    """SentencePiece's own file (Kudo and Richardson 2018): pieces, how they are chosen, how text is made ready."""
-    folder, data, where = file.parent, read(file), str(file)
-    kind = class_of(folder, PIECE_LIKE, file)
-    pieces: list[tuple[str, float, int]] = []
-    trained: dict[int, Any] = {3: UNIGRAM, 35: 0}
-    normal: dict[int, Any] = {3: 1, 4: 1, 5: 1}
-    for number, value in fields(data, where):
-        if number == 1:
-            one: dict[int, Any] = {2: struct.pack("<f", 0.0), 3: NORMAL} | dict(fields(value, where))
-            pieces.append((one[1].decode(), struct.unpack("<f", one[2])[0], one[3]))
-        elif number == 2:
-            trained |= dict(fields(value, where))
-        elif number == 3:
-            normal |= dict(fields(value, where))
-    if not pieces:
-        raise refuse(where, 0, "holds no pieces: it is no SentencePiece model")
-    if trained[3] not in (UNIGRAM, BPE):
-        raise refuse(where, trained[3], "is a model of words or characters", "unigram (1) and BPE (2) are read")
-    before: dict[str, int] = {}
-    after: dict[str, int] = {}
-    numbers, said = {text: i for i, (text, _, _) in enumerate(pieces)}, beside(folder, "tokenizer_config.json")
-    if kind == "T5Tokenizer":
-        pieces += [(f"<extra_id_{i}>", 0.0, CONTROL) for i in reversed(range(said.get("extra_ids", 100)))]
-        after = {"</s>": numbers["</s>"]}
-    elif kind == "AlbertTokenizer":
-        before, after = {"[CLS]": numbers["[CLS]"]}, {"[SEP]": numbers["[SEP]"]}
-    elif "<s>" in numbers and said.get("add_bos_token", kind in ("LlamaTokenizer", "CodeLlamaTokenizer")):
-        before = {"<s>": numbers["<s>"]}
-    elif "<bos>" in numbers and said.get("add_bos_token", True):
-        before = {"<bos>": numbers["<bos>"]}
-    ready: list[Content] = []
-    if normal.get(2):
-        ready.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(normal[2]).decode()})
-    if kind == "AlbertTokenizer" and said.get("do_lower_case", True):
-        ready.append({"type": "Lowercase"})
-    if normal[4]:
-        ready.append({"type": "Strip", "strip_left": True, "strip_right": True})
-        ready.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
-    content = of_pieces(pieces, trained[3], bool(normal[3]), ready, bool(trained[35]))
-    content["post_processor"] = template(before, after)
-    known = {one["content"]: one["id"] for one in content["added_tokens"]}
-    more = [one for one in added(folder, numbers, {}) if one["content"] not in known]
-    content["added_tokens"] = sorted([*content["added_tokens"], *more], key=lambda one: one["id"])
-    return content

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from plainformer.faults import PlainformerError, refuse
 from plainformer.huggingface.gguf_header import read_gguf
-from plainformer.text import published
+from plainformer.text import beside, published
 from plainformer.text.files import written_beside
 from plainformer.text.one_file import named
 from plainformer.text.reading import word_pieces
@@ -187,7 +187,7 @@ class Tokenizer:
         try:
             text, where = published.content_of(path)
             made = from_file_text(text, where)
-            template, names = published.chat_template(folder), published.named_tokens(folder)
+            template, names = beside.chat_template(folder), beside.named_tokens(folder)
             if where.endswith(".gguf"):
                 keys = read_gguf(where).keys
                 template, names = keys.get("tokenizer.chat_template"), named(keys)
