@@ -203,8 +203,9 @@ def apart(one: Taken, other: Taken) -> float:
 NANOGPT = "nanoGPT, float32"
 
 
-def rows_of(name: str, shape: Shape, n: int, taken: Mapping[str, Taken]) -> list[Row]:
+def rows_of(shape: Shape, n: int, taken: Mapping[str, Taken]) -> list[Row]:
     tokens = shape.n_steps * shape.batch_size * shape.context
+    by_default = next(what for what in taken if what != NANOGPT)
     return [
         {
             "parameters": f"{n:,}",
@@ -213,7 +214,7 @@ def rows_of(name: str, shape: Shape, n: int, taken: Mapping[str, Taken]) -> list
             "what": what,
             "tokens/s": spread([tokens / seconds for seconds in some.seconds], 0),
             "over nanoGPT": spread(ratios(taken[NANOGPT], some), 2),
-            "aimed at": "-" if what == NANOGPT else f"{shape.goal:g}",
+            "aimed at": f"{shape.goal:g}" if what == by_default else "-",
             "loss apart at most": f"{apart(some, taken[NANOGPT]):.1e}",
         }
         for what, some in taken.items()
@@ -249,7 +250,7 @@ def main() -> None:
             text = Path(room) / "text.txt"
             text.write_text(made_up(), encoding="utf-8")
             n, taken = measured(module, SHAPES[name], text, Path(room), args.turns)
-        rows += rows_of(name, SHAPES[name], n, taken)
+        rows += rows_of(SHAPES[name], n, taken)
         raw[name] = {what: vars(some) for what, some in taken.items()}
         print(f"{name}: done", file=sys.stderr)
     note = (

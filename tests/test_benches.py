@@ -258,8 +258,9 @@ def test_ours_and_theirs_do_the_same_work_or_no_ratio_is_told(
     assert len(exactly.seconds) == 2
     assert throughput.apart(exactly, theirs) < 1e-5
     assert theirs.losses[-1] < theirs.losses[0] - 0.01
-    rows = throughput.rows_of("tiny", shape, n, taken)
+    rows = throughput.rows_of(shape, n, taken)
     assert [row["over nanoGPT"] for row in rows if row["what"] == throughput.NANOGPT] == ["1.00 (1.00 to 1.00)"]
+    assert [row["aimed at"] for row in rows[:2]] == ["-", "1"]
     monkeypatch.setattr(StandIn, "eps", 0.1)
     with pytest.raises(AssertionError, match="not the same work"):
         throughput.measured(SimpleNamespace(GPT=StandIn, GPTConfig=Config), shape, text, tmp_path / "b", 1)
