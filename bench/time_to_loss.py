@@ -63,11 +63,11 @@ class Tuning:
 
 # CHOSEN has the lowest loss of those that take about as long as the first, which is their recipe, by `--search`.
 LONGER = 1.1
-CHOSEN = Tuning(12, 64, 2000, 4e-3, warmup_iters=50, last=0.0)
+CHOSEN = Tuning(12, 64, 2000, 4e-3)
 SEARCH = (
     Tuning(12, 64, 2000, 1e-3),
     CHOSEN,
-    Tuning(12, 64, 2000, 4e-3),
+    Tuning(12, 64, 2000, 4e-3, warmup_iters=50, last=0.0),
     Tuning(12, 64, 2000, 8e-3),
     Tuning(12, 64, 2000, 6e-3, warmup_iters=50, last=0.0),
     Tuning(12, 64, 2000, 4e-3, beta2=0.95, warmup_iters=50, last=0.0),
