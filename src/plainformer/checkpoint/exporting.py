@@ -31,6 +31,7 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.I)
 BESIDE = (  # what stands beside weights and says how they are used
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
     *("merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"),
+    *("source.spm", "target.spm"),
     *("generation_config.json", "LICENSE", "README.md"),
 )
 

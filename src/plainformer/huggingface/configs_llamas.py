@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from plainformer.families import llamas
 from plainformer.families.parts import Windows
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.spec import Spec
+from plainformer.records import replace
+from plainformer.spec import Attention, Spec
+from plainformer.tree import rewrite
 
 
 def llama_like(
@@ -105,9 +109,19 @@ def olmo2(keys: Keys) -> Spec:
 def olmo3(keys: Keys) -> Spec:
     n_layers, window = keys.layers("num_hidden_layers"), keys.count("sliding_window", default=4096)
     pattern = [None if i % 4 == 3 else window for i in range(n_layers)]
-    if (theta := keys.theta(layer_type="sliding_attention")) != keys.theta(layer_type="full_attention"):
-        keys.fault("rope_parameters.sliding_attention.rope_theta", theta, "must be that of the layers that see all")
-    return olmo_like(keys, keys.windows(n_layers, pattern, window), layer_type="full_attention")
+    spec = olmo_like(keys, keys.windows(n_layers, pattern, window), layer_type="full_attention")
+    if not keys.rope_by_type():
+        return spec
+    theta = keys.theta(layer_type="sliding_attention")
+    scaling = keys.scaling(spec.max_seq_len, "sliding_attention")
+
+    def change(part: Any) -> Any:
+        if not isinstance(part, Attention) or part.window is None or part.scores.rotary is None:
+            return part
+        near = replace(part.scores.rotary, theta=theta, scaling=scaling)
+        return replace(part, scores=replace(part.scores, rotary=near))
+
+    return rewrite(spec, change)
 
 
 def olmo_like(keys: Keys, windows: Windows | None, layer_type: str | None = None) -> Spec:

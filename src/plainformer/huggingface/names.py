@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from plainformer.faults import Fault, PlainformerError, refuse
@@ -85,12 +86,22 @@ def plain(model_type: str, names: Iterable[str]) -> dict[str, str]:
         before = {name.removesuffix(end) for end in anchors for name in clean.values() if name.endswith(f".{end}")}
         around = min(before, key=len, default="")
     out: dict[str, str] = {}
+    inner = [found for name in clean.values() if (found := INNER.search(name))]
+    n_inner = 1 + max((int(found[2]) for found in inner), default=0)
     for stored, name in clean.items():
-        name = name.removeprefix(around)
+        name = INNER.sub(partial(in_one_row, n_inner), name.removeprefix(around))
         if name in out:
             raise refuse(stored, out[name], "is another name of the same tensor", "which of them counts is not said")
         out[name] = stored
     return out
+
+
+# ALBERT counts the groups of its layers, and the layers in a group: here they stand in one row.
+INNER = re.compile(r"albert_layer_groups\.(\d{1,9})\.albert_layers\.(\d{1,9})\.")
+
+
+def in_one_row(n_inner: int, found: re.Match[str]) -> str:
+    return f"albert_layer_groups.{int(found[1]) * n_inner + int(found[2])}.albert_layers.0."
 
 
 def own_head(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> bool:
