@@ -290,6 +290,32 @@ def test_of_several_dtypes_a_model_runs_in_the_configs_and_each_goes_out_in_its_
     assert {t.dtype for t in load_file(tmp_path / "wide" / "model.safetensors").values()} == {torch.float64}
 
 
+def test_a_base_class_may_have_been_saved_without_its_pooler(folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """As sentence encoders often are: the stream is the answer, as from transformers' class without one."""
+    import transformers
+
+    theirs = made(STRANGERS["bert base"]).to(torch.bfloat16)
+    theirs.save_pretrained(tmp_path / "whole")
+    bare = another(
+        tmp_path / "whole", tmp_path, lambda held: {n: t for n, t in held.items() if not n.startswith("pooler")}
+    )
+    mine = pf.load(bare, torch.float32)
+    assert mine.spec.head is None
+    assert pf.load(tmp_path / "whole").spec.head is not None
+    theirs = transformers.BertModel.from_pretrained(bare, add_pooling_layer=False, dtype=torch.float32).eval()
+    tokens_BT = torch.arange(3, 15).reshape(2, 6)
+    with torch.no_grad():
+        want = theirs(tokens_BT).last_hidden_state
+        assert torch.allclose(mine(tokens_BT), want, atol=2e-5)
+    export(pf.load(bare), tmp_path / "out", like=bare)
+    assert load_file(tmp_path / "out" / "model.safetensors").keys() == load_file(bare / "model.safetensors").keys()
+    half = another(
+        tmp_path / "whole", tmp_path / "half", lambda held: {n: t for n, t in held.items() if n != "pooler.dense.bias"}
+    )
+    with pytest.raises(PlainformerError, match=r"pooler\.dense\.bias = None: is not in the checkpoint"):
+        pf.load(half)
+
+
 # --- there and back ---------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from plainformer.huggingface.names import (
     one_in,
     placed,
     plain,
+    pooled_in,
     sines,
     table_of,
     unforeseen,
@@ -177,7 +178,8 @@ def plan_of(source: Source) -> Plan:
     n_layers = sum(len(stack.layers) for stack in (reading.spec.encoder, reading.spec.decoder) if stack)
     if n_layers > len(source.tensors):  # told at once, not layer by layer
         raise refuse(source.where, f"{len(source.tensors)} tensors", f"are too few for {n_layers:,} layers.")
-    plan = Plan(source, reading.spec, plain(reading.model_type, source.tensors))
+    stored = plain(reading.model_type, source.tensors)
+    plan = Plan(source, pooled_in(reading.model_type, reading.spec, stored), stored)
     faults = list(plan.faults())
     if not faults and (spec := found_in(reading.model_type, plan.spec, Lazy(plan))) != plan.spec:
         plan = Plan(source, spec, plan.stored)

@@ -116,6 +116,14 @@ def own_head(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> bool:
     return bool(theirs[head].shape == theirs[table].shape and (theirs[head] != theirs[table]).any())
 
 
+def pooled_in(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> Spec:
+    """The spec without the pooler of a base class where a checkpoint has none of it: its stream is the answer."""
+    if spec.head is None or spec.head.pool != "first":
+        return spec
+    held = any(written(name, theirs) for r, name, _ in placed(table_of(model_type), spec) if r.ours[0][:5] == "head.")
+    return spec if held else replace(spec, head=None)
+
+
 def found_in(model_type: str, spec: Spec, theirs: Mapping[str, Any]) -> Spec:
     """The spec as a checkpoint has it, whatever its config says: with a head of its own numbers, and with a bias there
     where a constant other than 0 is added to the scores (Marian's `final_logits_bias`)."""
