@@ -161,6 +161,26 @@ def test_one_query_s_attention_is_torch_s(
 
 
 @needs_a_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_a_query_may_not_see_may_be_anything(dtype: torch.dtype) -> None:
+    """Numbers that are none in its place change nothing; one among what is seen makes the answer none."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, n, 16, dtype=dtype) for n in (1, 11, 11))
+    mask = (torch.arange(11) % 3 > 0)[None, None, None]
+    attend = RowAttention(ROWS)  # type: ignore[arg-type]
+    expected = attend(q, k, v, mask, False, 0.3)
+    hidden = ~mask[0, 0, 0]
+    k[:, :, hidden], v[:, :, hidden] = torch.nan, torch.inf
+    assert torch.equal(attend(q, k, v, mask, False, 0.3), expected)
+    k[:, 1, 1] = torch.nan
+    said = attend(q, k, v, mask, False, 0.3)
+    assert said[:, 1].isnan().all()
+    assert torch.equal(said[:, 0], expected[:, 0])
+    k[:, 1] = torch.nan
+    assert attend(q, k, v, None, False, 0.3)[:, 1].isnan().all()
+
+
+@needs_a_compiler
 def test_what_is_no_number_stays_none() -> None:
     x = torch.tensor([[torch.nan, 1.0], [torch.inf, 1.0], [3e38, 3e38]])
     for dtype in (torch.float32, torch.bfloat16):

@@ -155,6 +155,7 @@ CHANGES = {
     "exchanged": lambda model: model.load_state_dict(
         {name: weight * 0.5 for name, weight in model.state_dict().items()}, assign=True
     ),
+    "one gone": lambda model: setattr(model.decoder.layers[0].attention_norm, "weight", None),
     "other dtype": lambda model: model.bfloat16(),
     "other dtype at the same place": seen_otherwise,
     "of none's kind": lambda model: model.double(),

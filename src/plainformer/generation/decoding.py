@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.generation.reading import Prompts, Reader, as_rows
-from plainformer.generation.rules import Rules
+from plainformer.generation.rules import NONE, Rules
 from plainformer.generation.sampling import Sampling, draw, log_probabilities
 from plainformer.model import Transformer
 from plainformer.states import State
@@ -257,7 +257,9 @@ class Decoding:
         if not running:
             return []
         drawn = []
-        for said_V, i in zip(in_float64(self._next_logits(running)), running, strict=True):
+        best_alone = self.sampling.greedy and self.rules == NONE and not self.logprobs  # nothing is reckoned with them
+        said_BV = (as_float if best_alone else in_float64)(self._next_logits(running))
+        for said_V, i in zip(said_BV, running, strict=True):
             row = self.rows[i]
             ln_p_V = log_probabilities(said_V) if self.logprobs else None
             left, said_V = self._left(row), said_V[: self.n_tokens]
@@ -300,11 +302,15 @@ class Decoding:
         return self.reader.step(of, [self.rows[i].new[-1] for i in running], anew)
 
 
-def in_float64(logits_BV: Tensor) -> NDArray[Any]:
-    """The same numbers for NumPy."""
+def as_float(logits_BV: Tensor) -> NDArray[Any]:
+    """The same numbers for NumPy, which knows no bfloat16."""
     logits_BV = logits_BV.cpu()
-    wide_BV = logits_BV if logits_BV.dtype is torch.float64 else logits_BV.float()
-    return wide_BV.numpy().astype(np.float64)
+    numbers_BV: NDArray[Any] = (logits_BV if logits_BV.dtype is torch.float64 else logits_BV.float()).numpy()
+    return numbers_BV
+
+
+def in_float64(logits_BV: Tensor) -> NDArray[Any]:
+    return as_float(logits_BV).astype(np.float64)
 
 
 def generate(

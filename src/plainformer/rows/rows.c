@@ -53,6 +53,14 @@ static float stepped(const float *x, long n, int16_t *to) {
     return size / STEPS;
 }
 
+/* x as the dots of one row want it: against bfloat16 its even places, then its odd ones, in `to`. */
+static const float *spread(const float *x, long n, int kind_w, float *to) {
+    if (kind_w != BFLOAT16) return x;
+    for (long i = 0; i < n_even(n); i++) to[i] = x[2 * i];
+    for (long i = 0; i < n / 2; i++) to[n_even(n) + i] = x[2 * i + 1];
+    return to;
+}
+
 /* Up to eight rows of x as the dots want them. */
 typedef struct {
     long some, n_in;
@@ -65,11 +73,7 @@ typedef struct {
 static void prepare(Rows *rows, const float *x, long some, long n_in, int kind_w, float *to, int16_t *steps) {
     rows->some = some;
     rows->n_in = n_in;
-    if (some == 1 && kind_w == BFLOAT16) {
-        for (long i = 0; i < n_even(n_in); i++) to[i] = x[2 * i];
-        for (long i = 0; i < n_in / 2; i++) to[n_even(n_in) + i] = x[2 * i + 1];
-        x = to;
-    }
+    if (some == 1) x = spread(x, n_in, kind_w, to);
     for (long r = 0; r < MOST_ROWS; r++) { /* beyond the last it stands again */
         long at = (r < some ? r : some - 1) * n_in;
         rows->x[r] = x + at;
@@ -164,8 +168,8 @@ int rows(int kind_w, int kind_x, const void *w, const void *x, const void *bias,
     return 0;
 }
 
-/* sum += weight * row, and query . row, of a row of n numbers */
-static inline void add_row(float *sum, float weight, const void *row, long n, int kind) {
+/* sum += weight * row, of a row of n numbers; and of four rows one after another */
+static inline void add_row(float *restrict sum, float weight, const void *row, long n, int kind) {
     if (kind == BFLOAT16) {
 #pragma omp simd
         for (long j = 0; j < n; j++) sum[j] += weight * wide(((const bfloat16 *)row)[j]);
@@ -175,16 +179,30 @@ static inline void add_row(float *sum, float weight, const void *row, long n, in
     }
 }
 
-static inline float dot_row(const float *query, const void *row, long n, int kind) {
-    float dot = 0;
+#define ADD_FOUR(W, VALUE)                                                                                            \
+    const W *v0 = rows, *v1 = v0 + n, *v2 = v1 + n, *v3 = v2 + n;                                                     \
+    float a = weight[0], b = weight[1], c = weight[2], d = weight[3];                                                 \
+    _Pragma("omp simd") for (long j = 0; j < n; j++)                                                                  \
+        sum[j] += (a * VALUE(v0[j]) + b * VALUE(v1[j])) + (c * VALUE(v2[j]) + d * VALUE(v3[j]));
+
+static inline void add_four_rows(float *restrict sum, const float *weight, const void *rows, long n, int kind) {
     if (kind == BFLOAT16) {
-#pragma omp simd reduction(+ : dot)
-        for (long i = 0; i < n; i++) dot += query[i] * wide(((const bfloat16 *)row)[i]);
+        ADD_FOUR(bfloat16, wide)
     } else {
-#pragma omp simd reduction(+ : dot)
-        for (long i = 0; i < n; i++) dot += query[i] * ((const float *)row)[i];
+        ADD_FOUR(float, SAME)
     }
-    return dot;
+}
+
+/* score[s] = scale * query . key s, of S keys one after another. query: as `spread` leaves it. */
+static void score_keys(const float *query, const char *keys, long S, long K, int kind, float scale, float *score) {
+    long size = size_of(kind), s = 0;
+    for (; s + FOUR <= S; s += FOUR)
+        if (kind == BFLOAT16) four_bfloat16((const bfloat16 *)(keys + s * K * size), query, K, score + s);
+        else four_float32((const float *)(keys + s * K * size), query, K, score + s);
+    for (; s < S; s++)
+        if (kind == BFLOAT16) one_bfloat16((const bfloat16 *)(keys + s * K * size), query, K, score + s);
+        else one_float32((const float *)(keys + s * K * size), query, K, score + s);
+    for (s = 0; s < S; s++) score[s] *= scale;
 }
 
 /* Queries, one a head, q (B, H, K); keys (B, G, S, K) and values (B, G, S, J) with the given steps from row to row of B
@@ -212,26 +230,27 @@ static void head(const Attention *a, long bh) {
     if (a->positions) n = a->positions[b] + 1 < a->ring ? a->positions[b] + 1 : a->ring;
     const char *key = a->keys + (b * a->keys_b + g * a->keys_g) * size;
     const char *value = a->values + (b * a->values_b + g * a->values_g) * size;
-    float *score = a->room + bh * (a->S + a->J), *sum = score + a->S;
-    const float *query = a->q + bh * a->K;
+    float *score = a->room + bh * (a->S + a->K + a->J), *sum = score + a->S;
     int all = !a->allowed && (!a->positions || a->window >= a->ring);
     float most = -INFINITY, total = 0;
+    score_keys(spread(a->q + bh * a->K, a->K, a->kind, sum + a->J), key, n, a->K, a->kind, a->scale, score);
     for (long s = 0; s < n; s++) {
-        score[s] = all || seen(a, b, s) ? dot_row(query, key + s * a->K * size, a->K, a->kind) * a->scale : -INFINITY;
-        if (a->softcap != 0 && score[s] != -INFINITY) score[s] = a->softcap * tanhf(score[s] / a->softcap);
-        most = score[s] > most || isnan(score[s]) ? score[s] : most;
+        if (!all && !seen(a, b, s)) score[s] = -INFINITY;
+        else if (a->softcap != 0) score[s] = a->softcap * tanhf(score[s] / a->softcap);
+    }
+#pragma omp simd reduction(max : most)
+    for (long s = 0; s < n; s++) most = score[s] > most ? score[s] : most;
+#pragma omp simd reduction(+ : total)
+    for (long s = 0; s < n; s++) {
+        float weight = score[s] == -INFINITY ? 0 : exp_of(score[s] - most); /* not seen, or infinitely far below */
+        score[s] = weight;
+        total += weight;
     }
     memset(sum, 0, (size_t)a->J * sizeof(float));
-    if (most != -INFINITY) {
-#pragma omp simd reduction(+ : total)
-        for (long s = 0; s < n; s++) {
-            float weight = score[s] == -INFINITY ? 0 : exp_of(score[s] - most); /* not seen, or infinitely far below */
-            score[s] = weight;
-            total += weight;
-        }
-        for (long s = 0; s < n; s++)
-            if (score[s] != 0) add_row(sum, score[s], value + s * a->J * size, a->J, a->kind);
-    }
+    long row = a->J * size, s = 0;
+    for (; all && s + FOUR <= n; s += FOUR) add_four_rows(sum, score + s, value + s * row, a->J, a->kind);
+    for (; s < n; s++) /* what is not seen may be no number */
+        if (score[s] != 0) add_row(sum, score[s], value + s * row, a->J, a->kind);
     for (long j = 0; j < a->J; j++) put(a->out, bh * a->J + j, total == 0 ? 0 : sum[j] / total, a->kind_out);
 }
 
@@ -241,7 +260,7 @@ static void attention_piece(const void *job, long piece) {
     for (long bh = from; bh < (to < n ? to : n); bh++) head(a, bh);
 }
 
-/* room: for B * H * (S + J) floats. */
+/* room: for B * H * (S + K + J) floats. */
 static void look(Attention *a, int n_threads) {
     long bytes = a->S * (a->K + a->J) * size_of(a->kind);
     a->heads_a_piece = bytes < PIECE ? PIECE / (bytes + 1) : 1;
@@ -253,9 +272,9 @@ static void look(Attention *a, int n_threads) {
 int attend(int kind, const void *q, const void *keys, const void *values, const uint8_t *allowed, void *out, long B,
            long H, long G, long S, long K, long J, long keys_b, long keys_g, long values_b, long values_g, float scale,
            int n_threads) {
-    float *room = malloc((size_t)(B * H * (S + J + K)) * sizeof(float));
+    float *room = malloc((size_t)(B * H * (S + J + 2 * K)) * sizeof(float));
     if (!room) return 1;
-    const float *query = widened(q, B * H * K, kind, room + B * H * (S + J));
+    const float *query = widened(q, B * H * K, kind, room + B * H * (S + J + K));
     Attention a = {.kind = kind, .kind_out = kind, .q = query, .keys = keys, .values = values, .allowed = allowed};
     a.out = out, a.room = room, a.scale = scale;
     a.B = B, a.H = H, a.G = G, a.S = S, a.K = K, a.J = J;

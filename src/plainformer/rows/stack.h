@@ -7,7 +7,8 @@ enum { NORM, PRODUCT, TURNS, TURN, APPEND, ATTEND, ACTIVATE, ADD };
 /* What a step takes from its fields, one a line:
    NORM      to = start normed in runs of b numbers, a in all; how: 0 layer, 1 rms, 2 more where the gain is added to 1
    PRODUCT   to (b) = start (a) W^T + bias; along: 1 where the next product reads the same and is taken with it
-   TURNS     to = cos and sin of position * angle[i] (float64, at weight) for a pairs, times number
+   TURNS     to = cos and sin of position * angle[i] (float64, at weight) for a pairs, times number, as kept
+             in the model's dtype
    TURN      start, b numbers in a heads each, turned by `also` in place: c pairs; how: 0 halves, 1 neighbours
    APPEND    keys start, values also: into the state's slots, a heads of b and c numbers; nth: which attention's
    ATTEND    to = what queries start see: a heads, b kv heads, c numbers a key, d a value; number: scale, window: e
@@ -45,12 +46,12 @@ static void normed(const Step *s, const float *x, float *y) {
     }
 }
 
-static void turns(const Step *s, long position, float *y) {
+static void turns(const Step *s, long position, int kind, float *y) {
     const double *angle = s->weight;
     for (long i = 0; i < s->a; i++) {
         float cosine = (float)(cos(position * angle[i]) * s->number), sine = (float)(sin(position * angle[i]) * s->number);
-        y[i] = s->kind == BFLOAT16 ? wide(narrow(cosine)) : cosine;
-        y[s->a + i] = s->kind == BFLOAT16 ? wide(narrow(sine)) : sine;
+        y[i] = kind == BFLOAT16 ? wide(narrow(cosine)) : cosine;
+        y[s->a + i] = kind == BFLOAT16 ? wide(narrow(sine)) : sine;
     }
 }
 
@@ -79,7 +80,7 @@ int stack(const Step *steps, long n_steps, const void *x, void *y, int kind, lon
     for (long r = 0; r < n_rows; r++) furthest = positions[r] > furthest ? positions[r] : furthest;
     for (const Step *s = steps; s < steps + n_steps; s++)
         if (s->what == ATTEND) {
-            long n = s->a * ((furthest + 1 < slots[s->nth].ring ? furthest + 1 : slots[s->nth].ring) + s->d);
+            long n = s->a * ((furthest + 1 < slots[s->nth].ring ? furthest + 1 : slots[s->nth].ring) + s->c + s->d);
             n_scores = n > n_scores ? n : n_scores;
         }
     float *room = malloc((size_t)(n_rows * (n_floats + widest + n_scores)) * sizeof(float) +
@@ -105,7 +106,7 @@ int stack(const Step *steps, long n_steps, const void *x, void *y, int kind, lon
             together.n = 0;
             break;
         case TURNS:
-            for (long r = 0; r < n_rows; r++) turns(s, positions[r], to + r * 2 * s->a);
+            for (long r = 0; r < n_rows; r++) turns(s, positions[r], kind, to + r * 2 * s->a);
             break;
         case TURN:
             for (long r = 0; r < n_rows; r++) turned(s, from + r * s->a * s->b, also + r * 2 * s->c);

@@ -58,7 +58,9 @@ class Tape:
     def __init__(self, stack: Stack) -> None:
         self.steps: list[Step] = []
         self.attentions: list[Attention] = []
-        self.seen: list[tuple[dict[str, Tensor | None], str, int, torch.dtype]] = []
+        self.places: list[tuple[dict[str, Tensor], str]] = []  # of each tensor, and where and what it was
+        self.pointers: list[int] = []
+        self.dtypes: list[torch.dtype] = []
         self.kept: list[Tensor] = []
         self.n_floats = self.most_floats = self.widest = 0
         self.turns: dict[s.Rotary, Register] = {}
@@ -67,7 +69,7 @@ class Tape:
         self.stream = self.register(next(one.width for one in widths(stack)))
         for module in stack.modules():
             if isinstance(module, Attention) and (rotary := module.part.scores.rotary) and rotary not in self.turns:
-                self.turns[rotary] = self.turned(rotary, next(stack.parameters()).dtype)
+                self.turns[rotary] = self.turned(rotary)
         for layer in stack.layers:
             with self.scratch():
                 emit(layer, self, self.stream)
@@ -97,26 +99,26 @@ class Tape:
             return None, KINDS[torch.float32]
         if tensor.dtype not in KINDS or not tensor.is_contiguous() or not tensor.is_cpu:
             raise NoRule(f"{name} of {tensor.dtype}")
-        own = cast("dict[str, Tensor | None]", module._parameters)
-        self.seen.append((own, name, tensor.data_ptr(), tensor.dtype))
+        self.places.append((cast("dict[str, Tensor]", module._parameters), name))
+        self.pointers.append(tensor.data_ptr())
+        self.dtypes.append(tensor.dtype)
         return tensor.data_ptr(), KINDS[tensor.dtype]
 
     def holds(self) -> bool:
         """Whether all tensors are where they were when the steps were made."""
-        for own, name, at, dtype in self.seen:
-            tensor = own.get(name)
-            if tensor is None or tensor.data_ptr() != at or tensor.dtype is not dtype:
-                return False
-        return True
+        try:
+            found = [own[name] for own, name in self.places]
+            return [y.data_ptr() for y in found] == self.pointers and [y.dtype for y in found] == self.dtypes
+        except (KeyError, AttributeError):  # one is gone, or None now
+            return False
 
-    def turned(self, rotary: s.Rotary, dtype: torch.dtype) -> Register:
+    def turned(self, rotary: s.Rotary) -> Register:
         if rotary.scaling is not None and rotary.scaling.kind in GROWS:
             raise NoRule(rotary.scaling.kind)
         angles = kernels.frequencies(rotary).contiguous()
         self.kept.append(angles)
         to = self.register(rotary.n_dims)
-        stretch = kernels.stretch(rotary)
-        self.add(TURNS, to=to.at, a=len(angles), weight=angles.data_ptr(), number=stretch, kind=KINDS.get(dtype, 0))
+        self.add(TURNS, to=to.at, a=len(angles), weight=angles.data_ptr(), number=kernels.stretch(rotary))
         return to
 
     def products(self, modules: Sequence[Linear | NormedLinear], x: Register) -> list[Register]:
@@ -284,7 +286,7 @@ class RowStack:
         tape, slots = self.tape, []
         for module in tape.attentions:
             pair = state.kept.get(module.place)
-            if pair is None or pair[0].dtype is not x_BTD.dtype or len(pair[0]) != n_rows:
+            if pair is None or pair[0].dtype is not x_BTD.dtype or pair[0].shape[0] != n_rows:
                 return None
             slots += [pair[0].data_ptr(), pair[1].data_ptr(), pair[0].shape[2]]
         x_BTD = x_BTD.contiguous()
