@@ -661,9 +661,11 @@ def test_tensorboard_reads_what_a_run_wrote(tmp_path: Path, ask: Ask) -> None:
 
 def test_a_loss_that_explodes_is_told_from_one_that_is_noisy() -> None:
     spikes, rng = Spikes(), random.Random(0)
+    assert spikes.cause(1e9) is None  # nothing to hold it against
     for _ in range(15):
-        assert spikes.cause(1e9) is None  # too few to say
         spikes.keep(rng.gauss(2.0, 0.2))
+        assert spikes.cause(8.0) is None  # too few to say
+        assert spikes.cause(1e9)
     spikes.keep(2.0)
     assert [spikes.cause(loss) for loss in (0.0, 2.0, 2.9)] == [None] * 3
     assert "after 1.9" in str(spikes.cause(8.0)) or "after 2." in str(spikes.cause(8.0))
@@ -704,6 +706,15 @@ def test_a_spike_stops_before_the_update_or_is_skipped(
     assert said in rows[19]["skipped"]
     assert ask(*words, "--out", tmp_path / "again", "--on-spike", "skip")[0] == 0
     assert same_weights(tmp_path / "run", tmp_path / "again")  # skipping is resumed as anything else
+
+
+def test_a_rate_far_too_large_is_told_at_the_second_step(tmp_path: Path, ask: Ask) -> None:
+    """Before the stream overflows: its norms would then say 0, and the loss would look like that of a fresh model."""
+    words = ("train", write_text(tmp_path), *SHORT, "--out", tmp_path / "run", "--lr", 1e6, "--warmup", 0)
+    status, _, err = ask(*words)
+    assert status == 3
+    assert "before step 2 was taken" in err
+    assert "try a lower --lr" in err
 
 
 def test_a_run_that_skips_without_end_gives_up(tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from math import inf
 from statistics import fmean, pstdev
 
 KEPT, ENOUGH = 64, 16  # losses that are remembered, and how many of them say anything
-NATS, DEVIATIONS = 1.0, 6.0
+NATS, DEVIATIONS, TIMES = 1.0, 6.0, 10.0
 IN_A_ROW = 10  # steps that are left out before a run gives up
 
 
@@ -20,10 +20,13 @@ class Spikes:
         self.losses = deque(losses, maxlen=KEPT + 1)
 
     def most(self, last: int | None = None) -> float:
-        """The largest loss that is still training: above the mean of those before by a nat and six of their deviations.
-        last: how many of the losses that are known say it; None: all."""
+        """The largest loss that is still training: above the mean of those before by a nat and six of their deviations,
+        or TIMES the largest of them where they are few. last: how many of the losses that are known say it; None: all.
+        """
         some = list(self.losses)[:last][-KEPT:]
-        return fmean(some) + NATS + DEVIATIONS * pstdev(some) if len(some) >= ENOUGH else inf
+        if len(some) >= ENOUGH:
+            return fmean(some) + NATS + DEVIATIONS * pstdev(some)
+        return NATS + TIMES * max(some) if some else inf
 
     def cause(self, loss: float) -> str | None:
         """Why this loss is no longer training. A loss that is no number is another fault, and none of these."""
