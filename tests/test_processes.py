@@ -258,6 +258,30 @@ def shares_cut_short_are_noticed(run: Path, copy: Path) -> None:
     assert damage(whole) is None
 
 
+def wait_for_the_other(folder: str) -> None:
+    """One is late at two sums: by less than it is waited for at the first, by more at the second."""
+    with joined() as processes:
+        told = ""
+        try:
+            with processes.together():
+                for seconds in (30.0, 1.0):
+                    processes.wait_at_most(seconds)
+                    time.sleep(3.0 * processes.rank)
+                    total = processes.sums(1.0)
+                    told += f"{total[0]:.0f} "
+        except PlainformerError as refused:
+            told += str(refused)
+        (Path(folder) / f"told-{processes.rank}").write_text(told, encoding="utf-8")
+        os._exit(0)  # without taking leave of who is gone
+
+
+def test_how_long_processes_wait_for_each_other_can_be_said(tmp_path: Path) -> None:
+    together(2, wait_for_the_other, str(tmp_path))
+    said = (tmp_path / "told-0").read_text()
+    assert said.startswith("2 ")
+    assert "another process of this run is gone, or has not answered in time" in said
+
+
 def fill_the_disk(folder: str) -> None:
     """A save in shares where no file may be large: what each process is told."""
     import resource

@@ -266,6 +266,10 @@ def show_plan(planned: Planned, as_json: bool) -> int:
         f"({tokens / text.n_train:.1f} times the text)",
         "operations": f"{short(planned.forecast.flops)}FLOPs",
     }
+    if settings.recompute != "none":
+        rows["activations"] = f"made again in the backward pass ({settings.recompute})"
+    if settings.loss_rows:
+        rows["loss"] = f"of {settings.loss_rows:,} positions at once, never of all"
     memory, seconds = planned.forecast.memory, planned.forecast.seconds
     if memory is not None:
         rows["memory"] = f"{short(memory, 'B')} at most, this program and a copy that is being saved included"

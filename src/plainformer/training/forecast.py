@@ -29,6 +29,7 @@ from plainformer.training.peak import step_flops
 from plainformer.training.recipe import MUON, Settings
 from plainformer.training.step import gradients
 from plainformer.training.timing import seconds_a_step
+from plainformer.training.uncompiled import left_alone
 
 ENOUGH_STEPS = 200  # below them, the few steps that are measured first would cost a part of the time worth telling
 ADAPTERS = ("lora_a", "lora_b")
@@ -179,10 +180,13 @@ def taken(model: Transformer, settings: Settings, seconds: float) -> Forecast:
 
 
 def counted(model: Transformer, settings: Settings) -> float:
-    from torch.utils.flop_counter import FlopCounterMode
+    from torch.utils import flop_counter
 
+    for kind in vars(flop_counter).values():
+        if isinstance(kind, type) and "__torch_dispatch__" in vars(kind):
+            left_alone(vars(kind)["__torch_dispatch__"])
     x_BT = torch.zeros(1, settings.context, dtype=torch.long, device=model.device)
-    counter = FlopCounterMode(display=False)
+    counter = flop_counter.FlopCounterMode(display=False)
     before = {name: w.grad for name, w in model.named_parameters()}
     with counter, as_it_is(model), sdpa_kernel([SDPBackend.MATH]):
         gradients(model, x_BT, x_BT, model.spec.vocab_size, 1)

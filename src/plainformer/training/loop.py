@@ -77,19 +77,25 @@ def stopping() -> Iterator[Stop]:
 
 
 @contextmanager
-def exact(threads: int) -> Iterator[None]:
-    """Sums in one order: as many threads as the run was started with, and algorithms that give the same bits."""
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+def exact(threads: int, compiled: bool) -> Iterator[None]:
+    """Sums in one order: as many threads as the run was started with, and algorithms that give the same bits. Of the
+    two ways to ask for those, the one that asks torch.compile too loads it first: seconds, where nothing is compiled.
+    """
+    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     memory = cast(Any, torch.utils.deterministic)  # its one setting is not in its stubs
     filling = memory.fill_uninitialized_memory
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
+    if compiled:
+        torch.use_deterministic_algorithms(True)
     memory.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1])
+        if compiled:
+            torch.use_deterministic_algorithms(False)
+        torch.set_deterministic_debug_mode(before[1])
         memory.fill_uninitialized_memory = filling
 
 
@@ -117,7 +123,7 @@ def carry_on(
 
         processes.led(take)
         settings = settings_of(folder)
-        with exact(settings.threads), processes.together():
+        with exact(settings.threads, settings.compile), processes.together():
             run = Run(folder, processes)
             kept_rows = closing(Journal(folder, run.step, processes.first, board))
             with kept_rows as journal, Saving(folder, processes) as saving:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.optim import AdamW, Optimizer
+from torch.optim.adamw import adamw
 
 from plainformer.checkpoint.runs import share_of
 from plainformer.faults import refuse
@@ -18,10 +19,14 @@ from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.training.processes import whole
 from plainformer.training.recipe import Rates, Settings
+from plainformer.training.uncompiled import left_alone
 
 # Newton-Schulz: x <- a x + b (x x^T) x + c (x x^T)^2 x takes every singular value near 1 (Jordan et al. 2024).
 QUINTIC = (3.4445, -4.7750, 2.0315)
 MATRICES = ("attention", "feed_forward", "expert")  # kinds of the ledger whose weights mix the stream
+
+
+left_alone(Optimizer.add_param_group)
 
 
 def orthogonal(g_NRC: Tensor, n_steps: int = 5) -> Tensor:
@@ -101,6 +106,39 @@ class Muon(Optimizer):
                     w.copy_(torch.where(self.found_inf > 0, before, w))
 
 
+class Adam(AdamW):
+    """torch's AdamW, its step taken by the function that it is made of: the method would load torch.compile."""
+
+    found_inf: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every weight that has a gradient."""
+        for group in self.param_groups:
+            lists: list[list[Tensor]] = [[] for _ in range(6)]
+            self._init_group(group, *lists)  # type: ignore[no-untyped-call]
+            weights, grads, averages, squares, greatest, steps = lists
+            beta1, beta2 = group["betas"]
+            if weights:
+                adamw(
+                    weights,
+                    grads,
+                    averages,
+                    squares,
+                    greatest,
+                    steps,
+                    fused=True,
+                    found_inf=self.found_inf,
+                    amsgrad=False,
+                    beta1=beta1,
+                    beta2=beta2,
+                    lr=group["lr"],
+                    weight_decay=group["weight_decay"],
+                    eps=group["eps"],
+                    maximize=False,
+                )
+
+
 class Optimizers:
     """The optimisers of one model, as one: their rates by step, their tensors by name.
 
@@ -123,7 +161,7 @@ class Optimizers:
             for name, members in groups.items()
         ]
         if plain:
-            self.inner.append(AdamW(plain, betas=rates.betas, eps=rates.eps, fused=True))
+            self.inner.append(Adam(plain, betas=rates.betas, eps=rates.eps, fused=True))
         self.peaks = [[group["lr"] for group in inner.param_groups] for inner in self.inner]
 
     def group_of(self, kind: str, n_axes: int) -> str:

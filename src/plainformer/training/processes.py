@@ -23,7 +23,8 @@ from plainformer.model import Transformer
 from plainformer.training.balance import Routed
 from plainformer.training.loss import Targets, nats
 
-TIMEOUT = 45.0  # seconds that a process waits for the others inside a step: one that hangs ends all within a minute
+TIMEOUT = 45.0  # seconds that a process waits for the others inside a step: one that hangs ends all
+COMPILING = 1800.0  # the same of the first step of a run that is compiled: no two processes take as long
 Result = TypeVar("Result")
 LOST = ("gloo", "nccl", "connection", "timed out", "timeout", "peer", "store")
 
@@ -108,6 +109,14 @@ class Processes:
             for count in counts:
                 torch.distributed.all_reduce(count)
         return counts
+
+    def wait_at_most(self, seconds: float) -> None:
+        """How long each waits for the others from now on, inside a step."""
+        if self.world > 1:
+            from torch.distributed.distributed_c10d import _set_pg_timeout
+
+            for group in {None, self.host}:
+                _set_pg_timeout(timedelta(seconds=seconds), group)
 
     def led(self, do: Callable[[], None]) -> None:
         """The first does it while the others wait. Where it fails, all end: the others without a word."""

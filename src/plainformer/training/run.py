@@ -26,7 +26,7 @@ from plainformer.training.material import TOKENS, pairs_of, tell
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.passing import as_decided
 from plainformer.training.peak import Use, use_of
-from plainformer.training.processes import ALONE, Processes, Scores
+from plainformer.training.processes import ALONE, COMPILING, TIMEOUT, Processes, Scores
 from plainformer.training.saving import Saving
 from plainformer.training.spikes import IN_A_ROW, Spikes
 from plainformer.training.starting import settings_of
@@ -128,6 +128,10 @@ class Run:
         """One step, whose loss `outcome` then tells. A bad one moves no weight, nor does what follows it before that is
         read, where a run stops at it."""
         settings, now = self.settings, self.step
+        if (
+            settings.compile and now - self.first < 2
+        ):  # the first step makes the code, the second knows that it is there
+            self.processes.wait_at_most(TIMEOUT if now - self.first else COMPILING)
         if self.late:
             self.unread.append(self.watched(now))
         else:
