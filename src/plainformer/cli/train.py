@@ -129,10 +129,25 @@ def sample(model: Transformer, tokenizer: Tokenizer) -> str:
     """A few texts as they come, from the same start and seed each time."""
     from plainformer.generation import generate
 
+    model = quick(model)
     n_new = min(SAMPLE_TOKENS, model.spec.max_seq_len - 1)
     prompts = [[tokenizer.start_id]] * SAMPLES
     made = generate(model, prompts, n_new, temperature=SAMPLE_TEMPERATURE, seed=1, n_tokens=tokenizer.n_tokens)
     return "\n---\n".join(tokenizer.decode(new) for new in made.new)
+
+
+def quick(model: Transformer) -> Transformer:
+    """A copy that decodes at the memory's speed; the model itself where processes have its weights in shares."""
+    from torch import Tensor
+
+    from plainformer.model import Transformer
+    from plainformer.rows import quicken
+
+    if not all(type(weight.data) is Tensor for weight in model.parameters()):
+        return model
+    copy = Transformer(model.spec, initial=None)
+    copy.load_state_dict(model.state_dict())
+    return quicken(copy)[0]
 
 
 def tell(out: str, outcome: Outcome, as_json: bool) -> int:
