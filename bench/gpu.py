@@ -104,7 +104,7 @@ def trained(text: Path, folder: Path, shape: Shape, asked: dict[str, Any], devic
         run = Run(out, processes)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        with exact(run.settings.threads):
+        with exact(run.settings.threads, run.settings.compile):
             for n in range(shape.warm + shape.timed):
                 if n == shape.warm:
                     wait_for(device)

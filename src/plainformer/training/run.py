@@ -128,9 +128,7 @@ class Run:
         """One step, whose loss `outcome` then tells. A bad one moves no weight, nor does what follows it before that is
         read, where a run stops at it."""
         settings, now = self.settings, self.step
-        if (
-            settings.compile and now - self.first < 2
-        ):  # the first step makes the code, the second knows that it is there
+        if settings.compile and now - self.first < 2:  # the first one makes the code, the second finds it
             self.processes.wait_at_most(TIMEOUT if now - self.first else COMPILING)
         if self.late:
             self.unread.append(self.watched(now))
