@@ -345,6 +345,53 @@ STRANGERS: dict[str, Stranger] = {
     "llama yarn": Stranger("LlamaForCausalLM", GROUPED | rope("yarn", **YARN)),
 }
 
+FOUR = {"num_hidden_layers": 4}
+STRANGERS |= {  # kin of GPT-J, GPT-2 and Llama
+    "gptj": Stranger(
+        "GPTJForCausalLM",
+        {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 2, "n_head": 2, "n_positions": 64, "rotary_dim": 8},
+    ),
+    "ctrl": Stranger(
+        "CTRLLMHeadModel",
+        {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "dff": 40},
+    ),
+    "phi": Stranger("PhiForCausalLM", SIZES | {"hidden_size": 32, "num_key_value_heads": 2}),
+    "phi with norms": Stranger(
+        "PhiForCausalLM", SIZES | {"hidden_size": 32, "num_key_value_heads": 2, "qk_layernorm": True}
+    ),
+    "xglm": Stranger(
+        "XGLMForCausalLM",
+        {"vocab_size": VOCAB, "d_model": 24, "num_layers": 2, "attention_heads": 4, "ffn_dim": 40}
+        | {"max_position_embeddings": 64},
+    ),
+    "biogpt": Stranger("BioGptForCausalLM", SIZES),
+    "starcoder2": Stranger("Starcoder2ForCausalLM", SIZES | {"num_key_value_heads": 2, "sliding_window": 5}),
+    "stablelm": Stranger("StableLmForCausalLM", SIZES | {"hidden_size": 32, "num_key_value_heads": 2}),
+    "stablelm side by side": Stranger(
+        "StableLmForCausalLM",
+        SIZES | {"hidden_size": 32, "num_key_value_heads": 2, "use_parallel_residual": True, "use_qkv_bias": True},
+    ),
+    "nemotron": Stranger("NemotronForCausalLM", GROUPED),
+    "cohere": Stranger("CohereForCausalLM", SIZES | {"num_key_value_heads": 2, "logit_scale": 0.5}),
+    "cohere2": Stranger(
+        "Cohere2ForCausalLM", SIZES | FOUR | {"num_key_value_heads": 2, "sliding_window": 5, "logit_scale": 0.5}
+    ),
+    "olmo": Stranger("OlmoForCausalLM", SIZES | {"num_key_value_heads": 2}),
+    "smollm3": Stranger("SmolLM3ForCausalLM", SIZES | SPECIAL | FOUR | {"num_key_value_heads": 2}),
+    "arcee": Stranger("ArceeForCausalLM", GROUPED),
+    "helium": Stranger("HeliumForCausalLM", SIZES | {"num_key_value_heads": 2, "head_dim": 6}),
+    "ernie4_5": Stranger("Ernie4_5ForCausalLM", GROUPED),
+    "seed_oss": Stranger("SeedOssForCausalLM", GROUPED),
+    "cwm": Stranger("CwmForCausalLM", GROUPED | FOUR | {"sliding_window": 5}),
+    "ministral": Stranger("MinistralForCausalLM", GROUPED | {"sliding_window": 5}),
+    "exaone4": Stranger("Exaone4ForCausalLM", GROUPED | FOUR | {"sliding_window": 5}),
+    "glm": Stranger("GlmForCausalLM", GROUPED | SPECIAL),
+    "glm4": Stranger("Glm4ForCausalLM", GROUPED | SPECIAL),
+    "olmoe": Stranger(
+        "OlmoeForCausalLM", SIZES | {"num_key_value_heads": 2, "num_experts": 6, "num_experts_per_tok": 3}
+    ),
+}
+
 # --- asking both ------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@ published class's defaults."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from plainformer.families.parts import Layer, layer_norm, pre_norm_layer, sublayer
 from plainformer.huggingface.configs_keys import Keys
 from plainformer.huggingface.configs_parts import Frame, alike
@@ -286,7 +288,7 @@ def biogpt(keys: Keys) -> Spec:
     """Luo et al. 2022: GPT-2's layer, positions from row 2."""
     frame = Frame.of(keys, max_seq_len=1024)
     frame = replace(frame, n_kv_heads=frame.n_heads)
-    norm = layer_norm(frame.d_model, keys.real("layer_norm_eps", default=1e-12))
+    norm = layer_norm(frame.d_model, 1e-5)  # the class passes over the layer_norm_eps of its configs
     second = frame.dense(gated=False, bias=True, activation=keys.activation(default="gelu"))
     return frame.whole(
         alike(frame, pre_norm_layer(frame.attend(None, bias=True), second, norm)),
@@ -297,10 +299,10 @@ def biogpt(keys: Keys) -> Spec:
     )
 
 
-def sinusoidal(keys: Keys, frame: Frame, spec: Spec) -> Spec:
-    keys.leave_unsaid("The sines of the fixed positions stand before their cosines, or start at another row: not said.")
+def sinusoidal(frame: Frame, spec: Spec, layout: Literal["halves", "tensor2tensor"], offset: int = 0) -> Spec:
     assert spec.decoder is not None  # a frame's whole is a decoder
-    return replace(spec, decoder=replace(spec.decoder, positions=Sinusoid(width=frame.d_model + frame.d_model % 2)))
+    sines = Sinusoid(width=frame.d_model + frame.d_model % 2, layout=layout, offset=offset)
+    return replace(spec, decoder=replace(spec.decoder, positions=sines))
 
 
 def xglm(keys: Keys) -> Spec:
@@ -312,7 +314,8 @@ def xglm(keys: Keys) -> Spec:
     )
     layers = alike(frame, pre_norm_layer(frame.attend(None, bias=True), second, norm))
     scale = frame.d_model**0.5 if keys.flag("scale_embedding", True) else 1.0
-    return sinusoidal(keys, frame, frame.whole(layers, norm, tied=True, scale=scale))
+    whole = frame.whole(layers, norm, tied=True, scale=scale)
+    return sinusoidal(frame, whole, "tensor2tensor", offset=2)
 
 
 def ctrl(keys: Keys) -> Spec:
@@ -322,4 +325,4 @@ def ctrl(keys: Keys) -> Spec:
     second = frame.dense(keys.count("dff"), gated=False, bias=True, activation="relu")
     layers = alike(frame, pre_norm_layer(frame.attend(None, bias=True), second, norm))
     whole = frame.whole(layers, norm, tied=True, scale=frame.d_model**0.5, head_bias=True)
-    return sinusoidal(keys, frame, whole)
+    return sinusoidal(frame, whole, "halves")
