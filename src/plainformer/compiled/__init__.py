@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")
+WAY = ("-std=c11", "-D_GNU_SOURCE", "-O3", "-fopenmp-simd", "-ffp-contract=fast")  # a product and a sum may be one step
 # This machine's instructions, the widest that it has, where the compiler knows how.
 FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ("-mcpu=native",), ())
 HEADERS = ("pool.h", "numbers.h")
@@ -46,7 +47,7 @@ def made(package: str, source: str, compiler: str, folder: Path) -> Path | None:
     sources |= {name: files(__name__).joinpath(name).read_bytes() for name in HEADERS}
     beside = sorted((one for one in files(package).iterdir() if one.name.endswith(".h")), key=lambda one: one.name)
     sources |= {one.name: one.read_bytes() for one in beside}
-    asked = (*sources.values(), compiler.encode(), repr(FLAGS).encode(), machine().encode())
+    asked = (*sources.values(), compiler.encode(), repr((WAY, FLAGS)).encode(), machine().encode())
     key = hashlib.sha256(b"\n".join(asked)).hexdigest()[:16]
     to = folder / f"{Path(source).stem}-{key}.so"
     if to.exists():
@@ -56,7 +57,7 @@ def made(package: str, source: str, compiler: str, folder: Path) -> Path | None:
         for name, text in sources.items():
             Path(work, name).write_bytes(text)
         for flags in FLAGS:
-            way = ("-std=c11", "-D_GNU_SOURCE", "-O3", "-fopenmp-simd", *flags, "-fPIC", "-shared", "-pthread")
+            way = (*WAY, *flags, "-fPIC", "-shared", "-pthread")
             command = [compiler, *way, str(Path(work, source)), "-o", str(half), "-lm"]
             if subprocess.run(command, capture_output=True, timeout=SECONDS).returncode == 0:
                 os.replace(half, to)  # whole or not at all, whoever else compiles it now

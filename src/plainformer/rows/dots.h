@@ -13,35 +13,13 @@ enum { MOST_ROWS = 8, FOUR = 4, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4
 #define TWO_SUMS _Pragma("omp simd reduction(+ : s0, s1)")
 #define FOUR_SUMS _Pragma("omp simd reduction(+ : s0, s1, s2, s3)")
 #define EIGHT_SUMS _Pragma("omp simd reduction(+ : s0, s1, s2, s3, s4, s5, s6, s7)")
+#define SIXTEEN_SUMS                                                                                                  \
+    _Pragma("omp simd reduction(+ : s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33)")
 #define NOTHING
 
 static inline void ask_ahead(const void *w, long n_bytes) {
     for (long at = 0; at < n_bytes; at += LINE) __builtin_prefetch((const char *)w + at + AHEAD);
 }
-
-/* sums[r] = W's row . row r of x, for eight of them. */
-#define EIGHT_ROWS(NAME, W, X, SUM, VALUE, ALL_SUMS)                                                                  \
-    static void NAME(const W *w, const X *const *x, long n_in, float *sums) {                                         \
-        for (long r = 0; r < MOST_ROWS; r++) sums[r] = 0;                                                             \
-        for (long from = 0; from < n_in; from += BLOCK) {                                                             \
-            long to = from + BLOCK < n_in ? from + BLOCK : n_in;                                                      \
-            ask_ahead(w + from, (to - from) * (long)sizeof(W));                                                       \
-            const X *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3], *x4 = x[4], *x5 = x[5], *x6 = x[6], *x7 = x[7];   \
-            SUM s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                                       \
-            ALL_SUMS                                                                                                  \
-            for (long i = from; i < to; i++) {                                                                        \
-                SUM wi = VALUE(w[i]);                                                                                 \
-                s0 += wi * x0[i]; s1 += wi * x1[i]; s2 += wi * x2[i]; s3 += wi * x3[i];                               \
-                s4 += wi * x4[i]; s5 += wi * x5[i]; s6 += wi * x6[i]; s7 += wi * x7[i];                               \
-            }                                                                                                         \
-            sums[0] += s0; sums[1] += s1; sums[2] += s2; sums[3] += s3;                                               \
-            sums[4] += s4; sums[5] += s5; sums[6] += s6; sums[7] += s7;                                               \
-        }                                                                                                             \
-    }
-
-EIGHT_ROWS(eight_float32, float, float, float, SAME, EIGHT_SUMS)
-EIGHT_ROWS(eight_bfloat16, bfloat16, float, float, wide, EIGHT_SUMS)
-EIGHT_ROWS(eight_int8, int8_t, int16_t, int32_t, SHORT, NOTHING)
 
 /* sums[j] = W's row j . x, of four rows of W one after another; and of one. */
 #define FOUR_OR_ONE(NAME, W, X, SUM, VALUE, ALL_SUMS, SUM_OF_ONE)                                                     \
@@ -128,3 +106,92 @@ static void one_bfloat16(const bfloat16 *w, const float *x, long n_in, float *su
     }
     sums[0] = s0 + s1 + (n_in % 2 ? wide(w[n_in - 1]) * x[n_in / 2] : 0);
 }
+
+/* Several rows of x. Where a processor has room for sixteen sums: four rows of W by four of x, sums[4 j + r] = W's row j
+   . row r of x, so that what is read of x is used four times. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define TILES 1
+
+#define ADD_TILE(a, b, c, d, e, f, g, h)                                                                              \
+    s00 += (a) * (e); s01 += (a) * (f); s02 += (a) * (g); s03 += (a) * (h);                                           \
+    s10 += (b) * (e); s11 += (b) * (f); s12 += (b) * (g); s13 += (b) * (h);                                           \
+    s20 += (c) * (e); s21 += (c) * (f); s22 += (c) * (g); s23 += (c) * (h);                                           \
+    s30 += (d) * (e); s31 += (d) * (f); s32 += (d) * (g); s33 += (d) * (h);
+
+#define SUMS_OF_TILE(SUM)                                                                                             \
+    SUM s00 = 0, s01 = 0, s02 = 0, s03 = 0, s10 = 0, s11 = 0, s12 = 0, s13 = 0;                                       \
+    SUM s20 = 0, s21 = 0, s22 = 0, s23 = 0, s30 = 0, s31 = 0, s32 = 0, s33 = 0;
+
+#define GIVE_TILE                                                                                                     \
+    sums[0] += s00; sums[1] += s01; sums[2] += s02; sums[3] += s03;                                                   \
+    sums[4] += s10; sums[5] += s11; sums[6] += s12; sums[7] += s13;                                                   \
+    sums[8] += s20; sums[9] += s21; sums[10] += s22; sums[11] += s23;                                                 \
+    sums[12] += s30; sums[13] += s31; sums[14] += s32; sums[15] += s33;
+
+#define TILE(NAME, W, X, SUM, VALUE, ALL_SUMS)                                                                        \
+    static void tile_##NAME(const W *w, const X *const *x, long n_in, float *sums) {                                  \
+        const W *w0 = w, *w1 = w + n_in, *w2 = w1 + n_in, *w3 = w2 + n_in;                                            \
+        const X *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];                                                       \
+        for (long k = 0; k < FOUR * FOUR; k++) sums[k] = 0;                                                           \
+        for (long from = 0; from < n_in; from += BLOCK) {                                                             \
+            long to = from + BLOCK < n_in ? from + BLOCK : n_in;                                                      \
+            SUMS_OF_TILE(SUM)                                                                                         \
+            ALL_SUMS                                                                                                  \
+            for (long i = from; i < to; i++) {                                                                        \
+                SUM a = VALUE(w0[i]), b = VALUE(w1[i]), c = VALUE(w2[i]), d = VALUE(w3[i]);                           \
+                ADD_TILE(a, b, c, d, x0[i], x1[i], x2[i], x3[i])                                                      \
+            }                                                                                                         \
+            GIVE_TILE                                                                                                 \
+        }                                                                                                             \
+    }
+
+TILE(float32, float, float, float, SAME, SIXTEEN_SUMS)
+TILE(int8, int8_t, int16_t, int32_t, SHORT, NOTHING)
+
+static void tile_bfloat16(const bfloat16 *w, const float *const *x, long n_in, float *sums) {
+    const bfloat16 *w0 = w, *w1 = w + n_in, *w2 = w1 + n_in, *w3 = w2 + n_in;
+    const float *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
+    for (long k = 0; k < FOUR * FOUR; k++) sums[k] = 0;
+    SUMS_OF_TILE(float)
+    SIXTEEN_SUMS
+    for (long i = 0; i < n_in / 2; i++) {
+        uint32_t a = word_at(w0, i), b = word_at(w1, i), c = word_at(w2, i), d = word_at(w3, i);
+        long j = i + n_even(n_in);
+        ADD_TILE(even_of(a), even_of(b), even_of(c), even_of(d), x0[i], x1[i], x2[i], x3[i])
+        ADD_TILE(odd_of(a), odd_of(b), odd_of(c), odd_of(d), x0[j], x1[j], x2[j], x3[j])
+    }
+    if (n_in % 2) {
+        long i = n_in - 1, j = n_in / 2;
+        ADD_TILE(wide(w0[i]), wide(w1[i]), wide(w2[i]), wide(w3[i]), x0[j], x1[j], x2[j], x3[j])
+    }
+    GIVE_TILE
+}
+
+#else /* one row of W by eight of x: their places one after another, bfloat16 too */
+#define TILES 0
+
+/* sums[r] = W's row . row r of x */
+#define EIGHT_ROWS(NAME, W, X, SUM, VALUE, ALL_SUMS)                                                                  \
+    static void NAME(const W *w, const X *const *x, long n_in, float *sums) {                                         \
+        for (long r = 0; r < MOST_ROWS; r++) sums[r] = 0;                                                             \
+        for (long from = 0; from < n_in; from += BLOCK) {                                                             \
+            long to = from + BLOCK < n_in ? from + BLOCK : n_in;                                                      \
+            ask_ahead(w + from, (to - from) * (long)sizeof(W));                                                       \
+            const X *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3], *x4 = x[4], *x5 = x[5], *x6 = x[6], *x7 = x[7];   \
+            SUM s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                                       \
+            ALL_SUMS                                                                                                  \
+            for (long i = from; i < to; i++) {                                                                        \
+                SUM wi = VALUE(w[i]);                                                                                 \
+                s0 += wi * x0[i]; s1 += wi * x1[i]; s2 += wi * x2[i]; s3 += wi * x3[i];                               \
+                s4 += wi * x4[i]; s5 += wi * x5[i]; s6 += wi * x6[i]; s7 += wi * x7[i];                               \
+            }                                                                                                         \
+            sums[0] += s0; sums[1] += s1; sums[2] += s2; sums[3] += s3;                                               \
+            sums[4] += s4; sums[5] += s5; sums[6] += s6; sums[7] += s7;                                               \
+        }                                                                                                             \
+    }
+
+EIGHT_ROWS(eight_float32, float, float, float, SAME, EIGHT_SUMS)
+EIGHT_ROWS(eight_bfloat16, bfloat16, float, float, wide, EIGHT_SUMS)
+EIGHT_ROWS(eight_int8, int8_t, int16_t, int32_t, SHORT, NOTHING)
+
+#endif

@@ -53,7 +53,7 @@ static float stepped(const float *x, long n, int16_t *to) {
     return size / STEPS;
 }
 
-/* x as the dots of one row want it: against bfloat16 its even places, then its odd ones, in `to`. */
+/* x as most dots want it: against bfloat16 its even places, then its odd ones, in `to`. */
 static const float *spread(const float *x, long n, int kind_w, float *to) {
     if (kind_w != BFLOAT16) return x;
     for (long i = 0; i < n_even(n); i++) to[i] = x[2 * i];
@@ -69,11 +69,14 @@ typedef struct {
     float step[MOST_ROWS];
 } Rows;
 
-/* to: room for n_in floats a row; steps: for as many shorts. */
+/* to: room for n_in floats a row of x; steps: for as many shorts. */
 static void prepare(Rows *rows, const float *x, long some, long n_in, int kind_w, float *to, int16_t *steps) {
     rows->some = some;
     rows->n_in = n_in;
-    if (some == 1) x = spread(x, n_in, kind_w, to);
+    if (kind_w == BFLOAT16 && (TILES || some == 1)) {
+        for (long r = 0; r < some; r++) spread(x + r * n_in, n_in, kind_w, to + r * n_in);
+        x = to;
+    }
     for (long r = 0; r < MOST_ROWS; r++) { /* beyond the last it stands again */
         long at = (r < some ? r : some - 1) * n_in;
         rows->x[r] = x + at;
@@ -104,25 +107,46 @@ static inline void give(const Product *p, long r, long o, float sum) {
     put(p->y, r * p->n_out + o, y + (p->bias ? get(p->bias, o, p->kind_bias) : 0), p->kind_y);
 }
 
+/* Several rows of x with W's next rows, from o on; gives how many of W. */
+static long several(const Product *p, const void *w, long o) {
+    const Rows *rows = p->rows;
+    float sums[FOUR * FOUR];
+#if TILES
+    ask_ahead(w, FOUR * rows->n_in * size_of(p->kind_w));
+    for (long r = 0; r < rows->some; r += FOUR) {
+        if (p->kind_w == FLOAT32) tile_float32(w, rows->x + r, rows->n_in, sums);
+        else if (p->kind_w == BFLOAT16) tile_bfloat16(w, rows->x + r, rows->n_in, sums);
+        else tile_int8(w, rows->steps + r, rows->n_in, sums);
+        for (long k = 0; k < FOUR * FOUR; k++)
+            if (r + k % FOUR < rows->some) give(p, r + k % FOUR, o + k / FOUR, sums[k]);
+    }
+    return FOUR;
+#else
+    if (p->kind_w == FLOAT32) eight_float32(w, rows->x, rows->n_in, sums);
+    else if (p->kind_w == BFLOAT16) eight_bfloat16(w, rows->x, rows->n_in, sums);
+    else eight_int8(w, rows->steps, rows->n_in, sums);
+    for (long r = 0; r < rows->some; r++) give(p, r, o, sums[r]);
+    return 1;
+#endif
+}
+
 static void product_piece(const Product *p, long piece) {
     const Rows *rows = p->rows;
     long from = piece * p->rows_a_piece, to = from + p->rows_a_piece < p->n_out ? from + p->rows_a_piece : p->n_out;
     float sums[MOST_ROWS];
     for (long o = from; o < to;) {
         const void *w = p->w + o * rows->n_in * size_of(p->kind_w);
-        if (rows->some > 1) {
-            if (p->kind_w == FLOAT32) eight_float32(w, rows->x, rows->n_in, sums);
-            else if (p->kind_w == BFLOAT16) eight_bfloat16(w, rows->x, rows->n_in, sums);
-            else eight_int8(w, rows->steps, rows->n_in, sums);
-            for (long r = 0; r < rows->some; r++) give(p, r, o, sums[r]);
-            o++;
+        if (rows->some > 1 && !(TILES && o + FOUR > to)) {
+            o += several(p, w, o);
             continue;
         }
         long n = o + FOUR <= to ? FOUR : 1;
-        if (p->kind_w == FLOAT32) (n == FOUR ? four_float32 : one_float32)(w, rows->x[0], rows->n_in, sums);
-        else if (p->kind_w == BFLOAT16) (n == FOUR ? four_bfloat16 : one_bfloat16)(w, rows->x[0], rows->n_in, sums);
-        else (n == FOUR ? four_int8 : one_int8)(w, rows->steps[0], rows->n_in, sums);
-        for (long j = 0; j < n; j++) give(p, 0, o + j, sums[j]);
+        for (long r = 0; r < rows->some; r++) {
+            if (p->kind_w == FLOAT32) (n == FOUR ? four_float32 : one_float32)(w, rows->x[r], rows->n_in, sums);
+            else if (p->kind_w == BFLOAT16) (n == FOUR ? four_bfloat16 : one_bfloat16)(w, rows->x[r], rows->n_in, sums);
+            else (n == FOUR ? four_int8 : one_int8)(w, rows->steps[r], rows->n_in, sums);
+            for (long j = 0; j < n; j++) give(p, r, o + j, sums[j]);
+        }
         o += n;
     }
 }
@@ -152,10 +176,10 @@ static void multiply(Products *all, int n_threads) {
 int rows(int kind_w, int kind_x, const void *w, const void *x, const void *bias, const float *scale, void *y,
          long n_rows, long n_out, long n_in, int n_threads) {
     size_t n_x = (size_t)(n_rows * n_in);
-    float *room = malloc((n_x + (size_t)n_in) * sizeof(float) + n_x * sizeof(int16_t));
+    float *room = malloc((n_x + (size_t)(MOST_ROWS * n_in)) * sizeof(float) + n_x * sizeof(int16_t));
     if (!room) return 1;
     const float *wide_x = widened(x, n_rows * n_in, kind_x, room);
-    int16_t *steps = (int16_t *)(room + n_x + n_in);
+    int16_t *steps = (int16_t *)(room + n_x + MOST_ROWS * n_in);
     Rows some;
     Products all = {.n = 1, .one = {{&some, kind_w, kind_x, kind_x, w, bias, scale, y, n_out, 0}}};
     for (long first = 0; first < n_rows; first += MOST_ROWS) {
@@ -181,6 +205,7 @@ static inline void add_row(float *restrict sum, float weight, const void *row, l
 
 #define ADD_FOUR(W, VALUE)                                                                                            \
     const W *v0 = rows, *v1 = v0 + n, *v2 = v1 + n, *v3 = v2 + n;                                                     \
+    ask_ahead(rows, FOUR * n * (long)sizeof(W));                                                                      \
     float a = weight[0], b = weight[1], c = weight[2], d = weight[3];                                                 \
     _Pragma("omp simd") for (long j = 0; j < n; j++)                                                                  \
         sum[j] += (a * VALUE(v0[j]) + b * VALUE(v1[j])) + (c * VALUE(v2[j]) + d * VALUE(v3[j]));
