@@ -300,7 +300,8 @@ def small_llama(folder: Path, made: Any, **keys: Any) -> Any:
     writer.add_tokenizer_pre(keys.get("pre", "smollm"))
     writer.add_token_list(tokens)
     writer.add_token_types([1 if keys.get("untyped") else 3 if token in CONTROL else 1 for token in tokens])
-    writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in content["merges"]])
+    if not keys.get("bare"):
+        writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in content["merges"]])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
@@ -361,6 +362,8 @@ def test_what_a_file_says_of_its_ends_is_heeded(tmp_path: Path) -> None:
     assert mine.around == ((1,), (2,))
     assert mine.control == {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
     assert published(tmp_path / "small.gguf").stop_ids == (2,)
+    small_llama(tmp_path, cut_in_digits(), bare=True)
+    assert len(Tokenizer.load(tmp_path / "small.gguf").encode("the dogs")) == 8
     small_llama(tmp_path, cut_in_digits(), pre="tekken")
     with pytest.raises(PlainformerError, match=r"tokenizer\.ggml\.pre = 'tekken'"):
         Tokenizer.load(tmp_path / "small.gguf")

@@ -92,7 +92,7 @@ def gguf(file: Path) -> Content:
     model |= {"ignore_merges": cut == "llama-3"}
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return whole(
-        model | {"merges": [pair.split(" ") for pair in keys["tokenizer.ggml.merges"]]},
+        model | {"merges": [pair.split(" ") for pair in keys.get("tokenizer.ggml.merges", [])]},
         normalizer={"type": "NFC"} if cut == "qwen2" else None,
         pre_tokenizer=level if cut == "gpt-2" else {"type": "Sequence", "pretokenizers": [split, level]},
         decoder=level | {"use_regex": True},
