@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from plainformer import layers
+from plainformer import kernels
 from plainformer import model as m
 from plainformer import spec as s
 from plainformer.kernels import cross_entropy
@@ -151,7 +151,7 @@ class FusedNorm(torch.autograd.Function):
 
 @contextmanager
 def fused_norms() -> Iterator[None]:
-    original = layers.F
+    original = kernels.F
 
     class Functional:
         def __getattr__(self, name: str) -> Any:
@@ -161,11 +161,11 @@ def fused_norms() -> Iterator[None]:
         def rms_norm(x: Tensor, shape: tuple[int, ...], gain: Tensor | None, eps: float) -> Tensor:
             return cast(Tensor, FusedNorm.apply(x, gain, shape[0], eps))
 
-    layers.F = Functional()  # type: ignore[assignment]
+    kernels.F = Functional()  # type: ignore[assignment]
     try:
         yield
     finally:
-        layers.F = original
+        kernels.F = original
 
 
 def operations(model: m.Transformer, batch: int, length: int, n_source: int) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from plainformer.cli import main
 from plainformer.cost.activations import taped
 from plainformer.cost.tape import Pass
 from plainformer.families import llamas
+from plainformer.fused import library
 from plainformer.model import Transformer
 from plainformer.training import gradients, passing
 from plainformer.training.balance import Traffic
@@ -86,12 +87,17 @@ def stepped(spec: s.Spec, how: Settings) -> dict[str, Tensor]:
     return {"loss": torch.tensor(loss), **traffic, **found}
 
 
+STEPS = pytest.param(True, marks=pytest.mark.skipif(library()[0] is None, reason="no C compiler is here"), id="steps")
+each_way = pytest.mark.parametrize("fused", [pytest.param(False, id="torch"), STEPS])
+
+
+@each_way
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 @pytest.mark.parametrize("name", SPECS)
-def test_gradients_are_the_same_to_the_bit(name: str, recompute: str, dtype: str) -> None:
+def test_gradients_are_the_same_to_the_bit(name: str, recompute: str, dtype: str, fused: bool) -> None:
     for micro_batch in (5, 2):
-        how = settings(dtype=dtype, micro_batch=micro_batch)
+        how = settings(dtype=dtype, micro_batch=micro_batch, fused=fused)
         kept, again = stepped(SPECS[name], how), stepped(SPECS[name], replace(how, recompute=recompute))
         assert kept.keys() == again.keys()
         for key, tensor in kept.items():
@@ -122,26 +128,37 @@ def alive_between(spec: s.Spec, how: Settings) -> int:
         return alive.now - weights - logits_BTV.nbytes
 
 
+@each_way
 @pytest.mark.parametrize(
     "name, dtype, recompute",
     [
         *((name, "float32", how) for name in ("gpt2", "llama", "window", "mixture") for how in ("none", "full")),
         *(("llama", "bfloat16", how) for how in ("none", "selective", "full")),
         *((name, "float32", "selective") for name in ("sinks", "latents")),
+        *((name, "bfloat16", "none") for name in ("gpt2", "window", "capped", "mixture", "latents")),
     ],
 )
-def test_l9_what_is_kept_between_the_passes_is_what_is_planned(name: str, dtype: str, recompute: str) -> None:
+def test_l9_what_is_kept_between_the_passes_is_what_is_planned(
+    name: str, dtype: str, recompute: str, fused: bool
+) -> None:
     spec = SPECS[name]
     length = min(11, spec.max_seq_len)
-    how = settings(dtype=dtype, recompute=recompute, context=length, micro_batch=3)
-    of = Pass(3, length, recompute=recompute, size=4, autocast=dtype == "bfloat16", processor=True)
+    how = settings(dtype=dtype, recompute=recompute, context=length, micro_batch=3, fused=fused)
+    of = Pass(3, length, recompute=recompute, size=4, autocast=dtype == "bfloat16", processor=True, steps=fused)
     tape = taped(spec, of)
-    found, shared = alive_between(spec, how), 8 * length + length**2  # positions and who may see whom: of all layers
-    if name == "latents":
+    found, shared = alive_between(spec, how), 16 * length + length**2  # positions, who may see whom: of all layers
+    if name == "latents" and recompute == "selective":
         assert found <= tape.n_bytes + shared  # what the heads are made of is kept, not the heads
     else:
         assert found == pytest.approx(tape.n_bytes, abs=shared if recompute != "none" else 0)
     assert recompute == "none" or found < alive_between(spec, replace(how, recompute="none"))
+
+
+@each_way
+def test_a_plan_of_other_kernels_would_be_noticed(fused: bool) -> None:
+    how = settings(dtype="bfloat16", context=11, micro_batch=3, fused=fused)
+    other = Pass(3, 11, size=4, autocast=True, processor=True, steps=not fused)
+    assert alive_between(LLAMA, how) != taped(LLAMA, other).n_bytes
 
 
 def test_l9_the_worst_moment_of_a_step_is_what_is_planned_within_a_tenth() -> None:

@@ -68,11 +68,12 @@ def looked(part: s.Attention, x: Value, tape: Tape) -> Value:
     q, k = keeps(part.q, x, tape), keeps(part.k, source, tape)
     v, bias = keeps(part.v, source, tape), None
     if not part.cross:
-        q, k = (turned(y, part.scores.rotary, q.size, tape) for y in (q, k))
+        q, k = (turned(y, part.scores.rotary, q.size, tape, tape.of.steps) for y in (q, k))
         bias = bias_of(part, q.size, tape)
     n_keys = tape.of.n_source if part.cross else tape.n_tokens
     sizes = (part.n_heads, part.n_kv_heads, part.d_head, part.d_head)
-    of = Heads(*sizes, part.scores, n_keys, part.window, part.cross)
+    turns = tape.of.steps and part.scores.rotary is not None and not part.cross  # their step writes heads first
+    of = Heads(*sizes, part.scores, n_keys, part.window, part.cross, head_first=turns, steps=tape.of.steps)
     return attended(of, q, k, v, bias, tape)
 
 
@@ -101,11 +102,19 @@ def _(part: s.FeedForward, x: Value, tape: Tape) -> Value:
     return forward(part, x, tape)
 
 
+STEPS = ("relu", "relu_squared", "silu", "gelu", "gelu_tanh")  # activations that `plainformer.fused` has
+
+
 def forward(part: s.FeedForward, x: Value, tape: Tape, n_met: int | None = None) -> Value:
     """n_met: how many experts the rows of x are shared out among."""
     gate = tape.linear(x, part.gate, n_met) if part.gate else None
     up = tape.linear(x, part.up, n_met)
-    if gate is None:
+    if tape.of.steps and part.activation in STEPS:
+        both = [gate, up] if gate else [up]
+        hidden = tape.new(up.n, *both)
+        if hidden.grad:
+            tape.keep(*both)
+    elif gate is None:
         hidden = tape.shaped(up, part.activation)
     elif part.activation == "swiglu_clamped":
         gate, up = tape.shaped(gate, "clamp"), tape.shaped(up, "clamp")
@@ -169,12 +178,16 @@ def layer(part: tuple[s.Residual, ...], x: Value, tape: Tape) -> Value:
 @keeps.register(s.Residual)
 def _(part: s.Residual, x: Value, tape: Tape) -> Value:
     read = keeps(part.norm_in, x, tape)
-    said = [
-        keeps(branch.norm_out, keeps(branch.part, keeps(branch.norm_in, read, tape), tape), tape)
-        for branch in part.branches
-    ]
+    said = []
+    for branch in part.branches:
+        y = normed(branch.norm_in, read, tape, isinstance(branch.part, (s.Attention, s.FeedForward)))
+        said.append(keeps(branch.norm_out, keeps(branch.part, y, tape), tape))
     together = keeps(part.norm_out, tape.new(x.n, *said) if len(said) > 1 else said[0], tape)
     return keeps(part.norm_sum, tape.new(x.n, x, together) if part.add else together, tape)
+
+
+def normed(part: s.Norm | None, x: Value, tape: Tape, read_by_products: bool) -> Value:
+    return tape.norm(x, part, read_by_products) if part and tape.of.steps else keeps(part, x, tape)
 
 
 @keeps.register(s.Stack)
@@ -195,7 +208,7 @@ def _(part: s.Stack, x: Value, tape: Tape) -> Value:
         else:
             x = layer(part.layers[i], x, tape)
     tape.cast_before = False
-    return keeps(part.norm_last, x, tape)
+    return normed(part.norm_last, x, tape, read_by_products=True)
 
 
 def positions(part: s.Table, tape: Tape) -> Value:

@@ -23,13 +23,19 @@ class Heads:
     window: int | None = None
     cross: bool = False
     head_first: bool = False  # queries lie head by head, not position by position; so does what comes of them
+    steps: bool = False  # a reading of the scores between products may take the kernel's place
 
 
-def turned(x: Value, rotary: s.Rotary | None, size: int, tape: Tape) -> Value:
-    """Its pairs turned by a table of cosines and one of sines, which all layers share; `size`: of their numbers."""
+def turned(x: Value, rotary: s.Rotary | None, size: int, tape: Tape, in_one: bool = False) -> Value:
+    """Its pairs turned by a table of cosines and one of sines, which all layers share; `size`: of their numbers.
+    in_one: by one step, which reads them in 32 bits."""
     if rotary is None:
         return x
     n_numbers = tape.n_tokens * rotary.n_dims // 2
+    if in_one and size != SINGLE:
+        if x.grad:
+            tape.keep(*(tape.constant(n_numbers, SINGLE) for _ in ("cos", "sin")))
+        return tape.new(x.n, x)
     for name in ("cos", "sin"):
         table = tape.once((rotary, size, name), lambda: tape.constant(n_numbers, size))
         if x.grad:
@@ -51,6 +57,10 @@ def bias_of(part: s.Attention, size: int, tape: Tape) -> Value | None:
 def attended(of: Heads, q: Value, k: Value, v: Value, bias: Value | None, tape: Tape) -> Value:
     """By a fused kernel where there is one: on a processor, none for sinks and caps, for values of another width than
     keys, for a bias that learns."""
+    if in_steps(of, bias, tape):
+        if tape.of.recompute != "selective":
+            return by_steps(of, q, k, v, tape)
+        return tape.again([q, k, v], lambda inner: by_steps(of, q, k, v, inner))
     plain = not tape.of.fused or (tape.of.processor and (of.scores.softcap is not None or of.scores.sinks))
     pieces = tape.of.processor and (of.d_key != of.d_value or (bias and bias.grad) or tape.of.autocast)
     if not plain and not pieces:
@@ -60,6 +70,33 @@ def attended(of: Heads, q: Value, k: Value, v: Value, bias: Value | None, tape: 
         return inside(of, q, k, v, bias, tape)
     seen = tape.once(("allowed", of.window, of.cross), lambda: tape.constant(n_mask(of, tape), FLAG))
     return tape.again([q, k, v, seen, *([bias] if bias else [])], lambda inner: inside(of, q, k, v, bias, inner))
+
+
+MOST_POSITIONS = 512  # of rows that are attended to in steps
+
+
+def in_steps(of: Heads, bias: Value | None, tape: Tape) -> bool:
+    """Whether torch's products stand around one reading of the scores: plain causal rows that are not long."""
+    plain = bias is None and of.scores.softcap is None and not of.scores.sinks and not of.cross
+    wide = of.window is None or of.n_keys <= of.window
+    return of.steps and tape.of.fused and plain and wide and 1 < tape.n_tokens <= MOST_POSITIONS
+
+
+def by_steps(of: Heads, q: Value, k: Value, v: Value, tape: Tape) -> Value:
+    """The weights are kept, in the queries' width, and what the products read: turned heads as they lie, others in
+    their order."""
+    learns = products(of, q, k, v, None, tape)
+    if not (learns or v.grad):
+        return Value(tape.rows * of.n * of.d_value, q.size, False)
+
+    def lies(x: Value, n: int, apart: bool) -> Value:
+        return x if not apart and 1 in (tape.of.batch_size, n, tape.n_tokens) else tape.new(x.n, x)
+
+    if of.scores.rotary is None:
+        q, k = lies(q, of.n, of.n != of.n_kv), lies(k, of.n_kv, False)
+    weights = Value(tape.rows * of.n * of.n_keys, q.size, learns)
+    tape.keep(q, k, lies(v, of.n_kv, False), weights)
+    return Value(tape.rows * of.n * of.d_value, q.size, True)
 
 
 def n_mask(of: Heads, tape: Tape) -> int:

@@ -31,6 +31,7 @@ class Pass:
     autocast: bool = False  # products in bfloat16, the stream in `size`
     adapters: bool = False  # low-rank corrections alone are trained
     processor: bool = False  # torch's kernels for processors: norms in pieces, fewer cases of fused attention
+    steps: bool = False  # the small steps between products in one piece each, as `plainformer.fused` does them
 
     @property
     def rows(self) -> int:
@@ -173,8 +174,17 @@ class Tape:
             y = Value(y.n, y.size, True)  # the sum is a tensor of its own
         return y
 
-    def norm(self, x: Value, part: s.Norm) -> Value:
-        """Of the input, its statistics; in pieces (torch on processors) an RMS norm keeps the even rows too."""
+    def norm(self, x: Value, part: s.Norm, read_by_products: bool = False) -> Value:
+        """Of the input, its statistics; in pieces (torch on processors) an RMS norm keeps the even rows too. In one
+        step both kinds keep the same, and what products alone read is written as narrow as they read it."""
+        if self.of.steps:
+            narrow = read_by_products and self.of.autocast
+            y = Value(x.n, HALF if narrow else x.size, x.grad or (self.trains and (part.gain or part.bias)))
+            if y.grad:
+                gains = [self.constant(part.width, SINGLE)] if part.gain and part.plus_one else []
+                rows = x if x.whole.n == x.n else self.new(x.n, x)  # side by side
+                self.keep(rows, self.constant(2 * (x.n // part.width), SINGLE), *gains)
+            return y
         n_rows, trained = x.n // part.width, self.trains and (part.gain or part.bias)
         cast = part.kind == "rms" and x.size < self.of.size  # autocast's narrow rows have a narrow gain
         made = part.gain and (part.plus_one or cast)

@@ -109,6 +109,7 @@ def passing_bytes(spec: Spec, settings: Settings) -> int | None:
         autocast=settings.dtype == "bfloat16",
         adapters=settings.trained == "adapters",
         processor=not torch.cuda.is_available(),
+        steps=settings.fused,
     )
     try:
         tape = taped(spec, one)

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from plainformer.faults import refuse
 from plainformer.fused import fuse
+from plainformer.fused.steps import MOST_POSITIONS
 from plainformer.model import Attention, LatentAttention, Layer, Transformer
 from plainformer.states import Where
 from plainformer.training.recipe import Settings
@@ -44,7 +45,7 @@ def as_decided(model: Transformer, settings: Settings, device: str = "cpu") -> N
         for layer in layers_of(model):
             vars(layer)["forward"] = made_again(layer.forward, within)
     elif settings.recompute == "selective":
-        for module in written(model, settings.dtype, settings.context):
+        for module in written(model, settings):
             inside = "attend" if isinstance(module, Attention) else "expanded"
             attend = scores_again(getattr(module, inside), within)
             vars(module)[inside] = torch.compiler.disable(attend) if settings.compile else attend
@@ -89,14 +90,22 @@ def layers_of(model: Transformer) -> Iterator[Layer]:
     yield from (module for module in model.modules() if isinstance(module, Layer))
 
 
-def written(model: nn.Module, dtype: str, n_positions: int) -> list[Attention | LatentAttention]:
-    """The attentions that write scores down for their backward pass: those that no fused kernel runs."""
-    on_processor = not torch.cuda.is_available()
-    plain = on_processor and dtype == "bfloat16" and n_positions <= PLAIN_ATTENTION  # as `products_in` has it
+def written(model: nn.Module, settings: Settings) -> list[Attention | LatentAttention]:
+    """The attentions that write scores down for their backward pass: those that no fused kernel of torch's runs."""
+    on_processor, n_positions = not torch.cuda.is_available(), settings.context
+    plain = on_processor and settings.dtype == "bfloat16" and n_positions <= PLAIN_ATTENTION  # as `products_in` has it
+    steps = settings.fused and n_positions <= MOST_POSITIONS
 
     def writes(one: Attention | LatentAttention) -> bool:
         unlike = isinstance(one, LatentAttention) and one.part.d_nope + one.part.d_rope != one.part.d_value
-        return plain or one.part.scores.softcap is not None or one.part.scores.sinks or (on_processor and unlike)
+        whole = isinstance(one, Attention) and (one.part.window is None or n_positions <= one.part.window)
+        return (
+            plain
+            or (steps and whole)
+            or one.part.scores.softcap is not None
+            or one.part.scores.sinks
+            or (on_processor and unlike)
+        )
 
     attentions = (module for module in model.modules() if isinstance(module, (Attention, LatentAttention)))
     return [one for one in attentions if writes(one)]
