@@ -31,7 +31,7 @@ def _no_gradients():
 
 
 @needs_a_compiler
-@pytest.mark.parametrize("n_rows", [1, 2, 5, 8, 9, 65])
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 8, 9, 65, 257])
 @pytest.mark.parametrize(("n_out", "n_in"), [(1, 1), (4, 16), (7, 33), (13, 300)])
 @pytest.mark.parametrize("biased", [True, False])
 def test_the_product_is_torch_s(n_rows: int, n_out: int, n_in: int, biased: bool) -> None:
@@ -97,14 +97,14 @@ def test_work_in_pieces_is_whole_however_many_share_it() -> None:
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("n_rows", [1, 70])
+@pytest.mark.parametrize("n_rows", [1, 70, 300])
 def test_each_of_stacked_experts_has_scales_of_its_own(n_rows: int) -> None:
     stacked_EOI = torch.randn(3, 5, 8) * torch.tensor([1.0, 10.0, 100.0])[:, None, None]
     steps, scales = products.rounded(stacked_EOI)
     x, product = torch.randn(n_rows, 8), RowProduct(ROWS, scales)
     for expert in range(3):
         exact = F.linear(x, stacked_EOI[expert])
-        torch.testing.assert_close(product(x, steps[expert]), exact, rtol=0, atol=0.05 * 10**expert)
+        torch.testing.assert_close(product(x, steps[expert]), exact, rtol=0, atol=0.1 * 10**expert)
 
 
 @needs_a_compiler

@@ -18,7 +18,7 @@ from plainformer.kernels import fused_attention
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
 # Up to so many rows of x: above, torch's own product, which takes blocks of both sides, wins; later against int8, whose
 # numbers it would have to be given in full.
-FEW = {torch.float32: 8, torch.bfloat16: 8, torch.int8: 64}
+FEW = {torch.float32: 8, torch.bfloat16: 8, torch.int8: 256}
 
 
 class RowProduct:

@@ -85,9 +85,10 @@ static void prepare(Rows *rows, const float *x, long some, long n_in, int kind_w
     }
 }
 
-/* One matrix, and where its products with these rows go. */
+/* One matrix, and where its products with these rows go, which come in groups of up to eight. */
 typedef struct {
     const Rows *rows;
+    long n_groups;
     int kind_w, kind_bias, kind_y;
     const char *w;
     const void *bias;
@@ -102,14 +103,13 @@ static long pieces_of(Product *p) {
     return (p->n_out + p->rows_a_piece - 1) / p->rows_a_piece;
 }
 
-static inline void give(const Product *p, long r, long o, float sum) {
-    float y = sum * p->rows->step[r] * (p->scale ? p->scale[o] : 1);
-    put(p->y, r * p->n_out + o, y + (p->bias ? get(p->bias, o, p->kind_bias) : 0), p->kind_y);
+static inline void give(const Product *p, const Rows *rows, long r, long o, float sum) {
+    float y = sum * rows->step[r] * (p->scale ? p->scale[o] : 1);
+    put(p->y, ((rows - p->rows) * MOST_ROWS + r) * p->n_out + o, y + (p->bias ? get(p->bias, o, p->kind_bias) : 0), p->kind_y);
 }
 
 /* Several rows of x with W's next rows, from o on; gives how many of W. */
-static long several(const Product *p, const void *w, long o) {
-    const Rows *rows = p->rows;
+static long several(const Product *p, const Rows *rows, const void *w, long o) {
     float sums[FOUR * FOUR];
 #if TILES
     ask_ahead(w, FOUR * rows->n_in * size_of(p->kind_w));
@@ -118,26 +118,24 @@ static long several(const Product *p, const void *w, long o) {
         else if (p->kind_w == BFLOAT16) tile_bfloat16(w, rows->x + r, rows->n_in, sums);
         else tile_int8(w, rows->steps + r, rows->n_in, sums);
         for (long k = 0; k < FOUR * FOUR; k++)
-            if (r + k % FOUR < rows->some) give(p, r + k % FOUR, o + k / FOUR, sums[k]);
+            if (r + k % FOUR < rows->some) give(p, rows, r + k % FOUR, o + k / FOUR, sums[k]);
     }
     return FOUR;
 #else
     if (p->kind_w == FLOAT32) eight_float32(w, rows->x, rows->n_in, sums);
     else if (p->kind_w == BFLOAT16) eight_bfloat16(w, rows->x, rows->n_in, sums);
     else eight_int8(w, rows->steps, rows->n_in, sums);
-    for (long r = 0; r < rows->some; r++) give(p, r, o, sums[r]);
+    for (long r = 0; r < rows->some; r++) give(p, rows, r, o, sums[r]);
     return 1;
 #endif
 }
 
-static void product_piece(const Product *p, long piece) {
-    const Rows *rows = p->rows;
-    long from = piece * p->rows_a_piece, to = from + p->rows_a_piece < p->n_out ? from + p->rows_a_piece : p->n_out;
-    float sums[MOST_ROWS];
+static void rows_of_piece(const Product *p, const Rows *rows, long from, long to) {
+    float sums[FOUR];
     for (long o = from; o < to;) {
         const void *w = p->w + o * rows->n_in * size_of(p->kind_w);
         if (rows->some > 1 && !(TILES && o + FOUR > to)) {
-            o += several(p, w, o);
+            o += several(p, rows, w, o);
             continue;
         }
         long n = o + FOUR <= to ? FOUR : 1;
@@ -145,10 +143,15 @@ static void product_piece(const Product *p, long piece) {
             if (p->kind_w == FLOAT32) (n == FOUR ? four_float32 : one_float32)(w, rows->x[r], rows->n_in, sums);
             else if (p->kind_w == BFLOAT16) (n == FOUR ? four_bfloat16 : one_bfloat16)(w, rows->x[r], rows->n_in, sums);
             else (n == FOUR ? four_int8 : one_int8)(w, rows->steps[r], rows->n_in, sums);
-            for (long j = 0; j < n; j++) give(p, r, o + j, sums[j]);
+            for (long j = 0; j < n; j++) give(p, rows, r, o + j, sums[j]);
         }
         o += n;
     }
+}
+
+static void product_piece(const Product *p, long piece) { /* read from memory once: it is near while groups need it */
+    long from = piece * p->rows_a_piece, to = from + p->rows_a_piece < p->n_out ? from + p->rows_a_piece : p->n_out;
+    for (long g = 0; g < p->n_groups; g++) rows_of_piece(p, p->rows + g, from, to);
 }
 
 /* Several matrices that read the same rows, as one piece of work after another. */
@@ -175,21 +178,23 @@ static void multiply(Products *all, int n_threads) {
 /* y (n_rows, n_out) = x (n_rows, n_in) W^T + bias; x, bias and y of kind_x. 0 when done, 1 when memory lacks. */
 int rows(int kind_w, int kind_x, const void *w, const void *x, const void *bias, const float *scale, void *y,
          long n_rows, long n_out, long n_in, int n_threads) {
-    size_t n_x = (size_t)(n_rows * n_in);
-    float *room = malloc((n_x + (size_t)(MOST_ROWS * n_in)) * sizeof(float) + n_x * sizeof(int16_t));
-    if (!room) return 1;
-    const float *wide_x = widened(x, n_rows * n_in, kind_x, room);
-    int16_t *steps = (int16_t *)(room + n_x + MOST_ROWS * n_in);
-    Rows some;
-    Products all = {.n = 1, .one = {{&some, kind_w, kind_x, kind_x, w, bias, scale, y, n_out, 0}}};
-    for (long first = 0; first < n_rows; first += MOST_ROWS) {
-        long n = n_rows - first < MOST_ROWS ? n_rows - first : MOST_ROWS;
-        prepare(&some, wide_x + first * n_in, n, n_in, kind_w, room + n_x, steps);
-        all.one[0].y = (char *)y + first * n_out * size_of(kind_x);
+    size_t n_x = (size_t)(n_rows * n_in), n_groups = (size_t)((n_rows + MOST_ROWS - 1) / MOST_ROWS);
+    float *room = malloc(2 * n_x * sizeof(float) + n_x * sizeof(int16_t));
+    Rows *groups = malloc((n_groups + 1) * sizeof *groups);
+    if (room && groups) {
+        const float *wide_x = widened(x, n_rows * n_in, kind_x, room);
+        int16_t *steps = (int16_t *)(room + 2 * n_x);
+        for (long first = 0; first < n_rows; first += MOST_ROWS) {
+            long n = n_rows - first < MOST_ROWS ? n_rows - first : MOST_ROWS, at = first * n_in;
+            prepare(groups + first / MOST_ROWS, wide_x + at, n, n_in, kind_w, room + n_x + at, steps + at);
+        }
+        Products all = {.n = 1, .one = {{groups, (long)n_groups, kind_w, kind_x, kind_x, w, bias, scale, y, n_out, 0}}};
         multiply(&all, n_threads);
     }
+    int lacks = !room || !groups;
     free(room);
-    return 0;
+    free(groups);
+    return lacks;
 }
 
 /* sum += weight * row, of a row of n numbers; and of four rows one after another */

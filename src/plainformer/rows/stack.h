@@ -100,7 +100,7 @@ int stack(const Step *steps, long n_steps, const void *x, void *y, int kind, lon
         case PRODUCT:
             if (!together.n) prepare(&rows, from, n_rows, s->a, s->kind, apart, in_steps);
             together.one[together.n++] =
-                (Product){&rows, s->kind, s->kind_bias, FLOAT32, s->weight, s->bias, s->scale, to, s->b, 0};
+                (Product){&rows, 1, s->kind, s->kind_bias, FLOAT32, s->weight, s->bias, s->scale, to, s->b, 0};
             if (s->along) break;
             multiply(&together, n_threads);
             together.n = 0;
