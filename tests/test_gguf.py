@@ -168,7 +168,7 @@ def test_packed_numbers_are_read_as_transformers_reads_them(
 
 
 def test_every_form_but_gpt2s_is_held_here() -> None:
-    assert CASES.keys() == FORMS.keys() - {"gpt2"}
+    assert CASES.keys() == FORMS.keys() - {"gpt2", "bert"}
 
 
 @pytest.mark.parametrize("which", ["llama", "llama with experts", "qwen2moe"])
@@ -367,3 +367,67 @@ def test_what_a_file_says_of_its_ends_is_heeded(tmp_path: Path) -> None:
     small_llama(tmp_path, cut_in_digits(), pre="tekken")
     with pytest.raises(PlainformerError, match=r"tokenizer\.ggml\.pre = 'tekken'"):
         Tokenizer.load(tmp_path / "small.gguf")
+
+
+# --- sentence vectors -------------------------------------------------------------------------------------------------
+
+PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "a", "##b", "cafe", "1", "##2")
+
+
+def small_bert(folder: Path, pooling: int) -> Any:
+    """As sentence encoders are published in GGUF: a BERT without its pooler, marks before words instead of inside."""
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(PIECES), "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = BertModel(BertConfig(**sizes, intermediate_size=96, max_position_embeddings=32)).eval()
+    writer = gguf.GGUFWriter(folder / "bert.gguf", "bert")
+    writer.add_context_length(32)
+    writer.add_embedding_length(64)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(96)
+    writer.add_head_count(4)
+    writer.add_layer_norm_eps(1e-12)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType(pooling))
+    writer.add_tokenizer_model("bert")
+    marked = [text if i < 5 else text[2:] if text[:2] == "##" else f"\u2581{text}" for i, text in enumerate(PIECES)]
+    writer.add_token_list(marked)
+    writer.add_token_types([3] * 5 + [1] * (len(PIECES) - 5))
+    for name, number in {"pad": 0, "unk": 1, "bos": 2, "sep": 3, "mask": 4}.items():
+        getattr(writer, f"add_{name}_token_id")(number)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 2)
+    for name, tensor in model.state_dict().items():
+        if "pooler" not in name and "position_ids" not in name:
+            add(writer, names.get_name(name, try_suffixes=(".weight", ".bias")), tensor, "F32")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model
+
+
+@pytest.mark.parametrize(("pooling", "called"), [(1, "mean"), (2, "first")])
+def test_sentence_vectors_of_a_bert_in_one_file(
+    pooling: int, called: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pooled as its key says; cut by the tokenizer inside as BERT's own cuts."""
+    from transformers import BertTokenizer
+
+    model = small_bert(tmp_path, pooling)
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    theirs = BertTokenizer.from_pretrained(tmp_path)
+    texts = ["The cats sat!", "ab 12 caf\u00e9 dog", "a"]
+    assert main(["embed", str(tmp_path / "bert.gguf"), *texts, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["pool"] == called
+    for text, row in zip(texts, told["rows"], strict=True):
+        ids = theirs(text)["input_ids"]
+        assert row["tokens"] == ids
+        with torch.no_grad():
+            stream = model(torch.tensor([ids])).last_hidden_state[0]
+        want = stream.mean(0) if called == "mean" else stream[0]
+        assert np.allclose(row["vector"], want.numpy(), atol=2e-6)
+    assert main(["size", str(tmp_path / "bert.gguf"), "--json"]) == 0
+    n = sum(t.numel() for name, t in model.state_dict().items() if "pooler" not in name and "position_ids" not in name)
+    assert json.loads(capsys.readouterr().out)["parameters"]["total"] == n

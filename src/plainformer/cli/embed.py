@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 POOLS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
 
+PACKED = {1: "pooling_mode_mean_tokens", 2: "pooling_mode_cls_token", 3: "pooling_mode_lasttoken"}  # as GGUF says it
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a folder with weights and a tokenizer, or a run")
@@ -94,6 +96,12 @@ def said_by(folder: Path, pool: str | None, max_seq_len: int) -> tuple[str, bool
         return read_object(path, path) if os.path.isfile(path) else {}
 
     said = beside("1_Pooling/config.json")
+    if str(folder).endswith(".gguf"):
+        from plainformer.huggingface.gguf_header import read_gguf
+
+        keys = read_gguf(str(folder)).keys
+        kind = keys.get(f"{keys.get('general.architecture')}.pooling_type")
+        said = {PACKED[kind]: True} if isinstance(kind, int) and kind in PACKED else {}
     chosen = (
         {pool}
         if pool

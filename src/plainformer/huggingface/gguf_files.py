@@ -13,7 +13,8 @@ from typing import Any
 from plainformer.faults import refuse
 from plainformer.huggingface.configs import Reading, read
 from plainformer.huggingface.gguf_header import File, Held, read_gguf
-from plainformer.records import dataclass
+from plainformer.huggingface.names import pooled_in
+from plainformer.records import dataclass, replace
 
 Config = dict[str, Any]
 LAYER = "model.layers.{i}"
@@ -60,6 +61,21 @@ GPT2 = {
     "blk.{i}.ffn_up": "transformer.h.{i}.mlp.c_fc",
     "blk.{i}.ffn_down": "transformer.h.{i}.mlp.c_proj",
 }
+BERT_LAYER = "bert.encoder.layer.{i}"
+BERT = {
+    "token_embd": "bert.embeddings.word_embeddings",
+    "position_embd": "bert.embeddings.position_embeddings",
+    "token_types": "bert.embeddings.token_type_embeddings",
+    "token_embd_norm": "bert.embeddings.LayerNorm",
+    "blk.{i}.attn_q": f"{BERT_LAYER}.attention.self.query",
+    "blk.{i}.attn_k": f"{BERT_LAYER}.attention.self.key",
+    "blk.{i}.attn_v": f"{BERT_LAYER}.attention.self.value",
+    "blk.{i}.attn_output": f"{BERT_LAYER}.attention.output.dense",
+    "blk.{i}.attn_output_norm": f"{BERT_LAYER}.attention.output.LayerNorm",
+    "blk.{i}.ffn_up": f"{BERT_LAYER}.intermediate.dense",
+    "blk.{i}.ffn_down": f"{BERT_LAYER}.output.dense",
+    "blk.{i}.layer_output_norm": f"{BERT_LAYER}.output.LayerNorm",
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,7 @@ FORMS = {  # by general.architecture; a llama with experts is a Mixtral
     "gemma2": Form("gemma2", SANDWICH, plus_one=True),
     "gemma3": Form("gemma3_text", SANDWICH, plus_one=True),
     "gpt2": Form("gpt2", GPT2, turned=True),
+    "bert": Form("bert", BERT),
 }
 KINDS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K"}
 KINDS |= {13: "Q5_K", 14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4"}  # told by name; others by number
@@ -143,7 +160,9 @@ def read_model(path: str) -> Gguf:
     for name, one in file.tensors.items():
         for theirs, piece in pieces_of(form.names, name, one, path):
             pieces[theirs] = piece
-    return Gguf(file, form, read(config_of(file, form, str(family), path), path), pieces)
+    reading = read(config_of(file, form, str(family), path), path)
+    spec = pooled_in(form.model_type, reading.spec, pieces)  # BERT's pooler is left out of these files
+    return Gguf(file, form, replace(reading, spec=spec), pieces)
 
 
 def pieces_of(table: Mapping[str, str], name: str, one: Held, path: str) -> list[tuple[str, Piece]]:
@@ -192,6 +211,13 @@ def config_of(file: File, form: Form, family: str, path: str) -> Config:
         sizes = {"n_embd": d_model, "n_layer": said("block_count"), "n_head": n_heads}
         sizes |= {"n_inner": said("feed_forward_length"), "n_positions": said("context_length")}
         return config | sizes | {"layer_norm_epsilon": eps}
+    if family == "bert":
+        places, types = (file.tensors.get(f"{name}.weight") for name in ("position_embd", "token_types"))
+        sizes = {"hidden_size": d_model, "num_hidden_layers": said("block_count"), "num_attention_heads": n_heads}
+        sizes |= {"intermediate_size": said("feed_forward_length"), "architectures": ["BertModel"]}
+        sizes |= {"max_position_embeddings": places.shape[0] if places and places.shape else said("context_length")}
+        sizes |= {"type_vocab_size": types.shape[0] if types and types.shape else 2}
+        return config | sizes | {"layer_norm_eps": said("attention.layer_norm_epsilon")}
     d_head = said("attention.key_length", d_model // n_heads if isinstance(n_heads, int) and n_heads > 0 else 0)
     n_turned = said("rope.dimension_count", d_head)
     if n_turned != d_head and family != "phi3":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plainformer.faults import refuse
 from plainformer.huggingface.gguf_header import read_gguf
+from plainformer.text.beside import FLAGS
 from plainformer.text.pieces import (
     BPE,
     BYTE,
@@ -20,6 +21,7 @@ from plainformer.text.pieces import (
     read,
     template,
     whole,
+    wordpieces,
 )
 
 LLAMA3 = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")  # up to three digits together
@@ -36,6 +38,7 @@ ENDS = {
     "sep_token": "seperator",
     "pad_token": "padding",
 }
+ENDS |= {"cls_token": "cls", "mask_token": "mask"}
 STOPS = ("eos", "eot", "eom")
 
 
@@ -61,9 +64,12 @@ def gguf(file: Path) -> Content:
     """The tokenizer in a file's keys: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2")."""
     keys = read_gguf(str(file)).keys
     kind, tokens, sorts = (keys.get(f"tokenizer.ggml.{name}") for name in ("model", "tokens", "token_type"))
-    if not isinstance(tokens, list) or kind not in ("llama", "gpt2"):
-        raise refuse(f"{file}: tokenizer.ggml.model", kind, "is no tokenizer that is read here", "llama and gpt2 are")
+    if not isinstance(tokens, list) or kind not in ("llama", "gpt2", "bert"):
+        hint = "llama, gpt2 and bert are"
+        raise refuse(f"{file}: tokenizer.ggml.model", kind, "is no tokenizer that is read here", hint)
     sorts = list(sorts) if isinstance(sorts, list) else [NORMAL] * len(tokens)
+    if kind == "bert":
+        return words(keys, str(file))
     cut = WORDS.get(str(keys.get("tokenizer.ggml.pre", "default")))
     if kind == "gpt2" and cut is None:
         raise refuse(
@@ -103,6 +109,29 @@ def gguf(file: Path) -> Content:
             if sort in (CONTROL, DEFINED)
         ],
     )
+
+
+def words(keys: Content, where: str) -> Content:
+    """BERT's pieces, where those that begin a word are marked, not those that go on inside one: small letters, as
+    llama.cpp reads them all."""
+    sorts = keys.get("tokenizer.ggml.token_type") or []
+    marks = {i for i, sort in enumerate(sorts) if sort == CONTROL}
+    marks |= {i for name in ENDS.values() if (i := number(keys, name)) is not None}
+    first, last = number(keys, "cls"), number(keys, "seperator")
+    first = number(keys, "bos") if first is None else first
+    unknown = number(keys, "unknown")
+    if first is None or last is None or unknown is None:
+        raise refuse(where, None, "names no tokens before and after a text, or none for what is unknown")
+    vocab: dict[str, int] = {}
+    for i, text in enumerate(keys["tokenizer.ggml.tokens"]):
+        plain = text if i in marks else text[1:] if text.startswith("\u2581") else f"##{text}"
+        vocab.setdefault(plain, i)
+    names = {i: text for text, i in vocab.items()}
+    return wordpieces(vocab, names[unknown], {names[first]: first}, {names[last]: last}, True) | {
+        "added_tokens": [
+            {"id": i, "content": names[i], "special": True, **dict.fromkeys(FLAGS, False)} for i in sorted(marks)
+        ]
+    }
 
 
 def number(keys: Content, name: str) -> int | None:

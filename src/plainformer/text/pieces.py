@@ -81,6 +81,27 @@ def of_pieces(
     )
 
 
+def wordpieces(
+    vocab: Mapping[str, int],
+    unknown: str,
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    lower: bool,
+    **normal: Any,
+) -> Content:
+    """BERT's form: pieces that go on inside a word begin with ##. normal: of the normalizer, what is not as usual."""
+    model = {"type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##"}
+    return whole(
+        model | {"max_input_chars_per_word": 100, "vocab": vocab},
+        normalizer={"type": "BertNormalizer", "clean_text": True, "strip_accents": None, "handle_chinese_chars": True}
+        | normal
+        | {"lowercase": lower},
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+        post_processor=template(before, after),
+    )
+
+
 def merges(scores: Mapping[str, float]) -> list[list[str]]:
     """Every way to make a piece of two others, the best piece first; of pieces as good the one that is listed first."""
     numbers = {text: i for i, text in enumerate(scores)}

@@ -23,7 +23,7 @@ from typing import Any
 from plainformer.faults import PlainformerError, refuse
 from plainformer.text.beside import added, beside, class_of
 from plainformer.text.one_file import gguf, llama2c
-from plainformer.text.pieces import QWEN, Content, read, template, whole
+from plainformer.text.pieces import QWEN, Content, read, template, whole, wordpieces
 from plainformer.text.sentencepieces import marian, sentencepiece
 
 GPT2_LIKE = (None, "GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
@@ -130,14 +130,13 @@ def wordpiece(file: Path) -> Content:
     }
     if not {"[UNK]", "[CLS]", "[SEP]"} <= names.keys():
         raise refuse(str(file), sorted(names), "must hold [UNK], [CLS] and [SEP]")
-    normal = {"type": "BertNormalizer", "clean_text": True, "strip_accents": said.get("strip_accents")}
-    normal |= {"handle_chinese_chars": said.get("tokenize_chinese_chars", True)}
-    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
-    return whole(
-        model | {"max_input_chars_per_word": 100, "vocab": vocab},
-        normalizer=normal | {"lowercase": said.get("do_lower_case", True)},
-        pre_tokenizer={"type": "BertPreTokenizer"},
-        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
-        post_processor=template({"[CLS]": names["[CLS]"]}, {"[SEP]": names["[SEP]"]}),
-        added_tokens=added(folder, vocab, names),
+    content = wordpieces(
+        vocab,
+        "[UNK]",
+        {"[CLS]": names["[CLS]"]},
+        {"[SEP]": names["[SEP]"]},
+        lower=said.get("do_lower_case", True),
+        strip_accents=said.get("strip_accents"),
+        handle_chinese_chars=said.get("tokenize_chinese_chars", True),
     )
+    return content | {"added_tokens": added(folder, vocab, names)}
