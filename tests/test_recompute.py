@@ -167,22 +167,22 @@ def test_l9_the_worst_moment_of_a_step_is_what_is_planned_within_a_tenth() -> No
     spec = llamas.llama(
         vocab_size=2000, max_seq_len=64, d_model=48, n_layers=6, n_heads=4, n_kv_heads=2, d_head=12, d_ff=96
     )
-    most = {}
-    for recompute in ("none", "full"):
-        for loss_rows in (0, 32):
-            how = settings(recompute=recompute, context=64, micro_batch=8, loss_rows=loss_rows)
+    for dtype in ("float32", "bfloat16"):
+        most: dict[tuple[str, int], int] = {}
+        for recompute, loss_rows in product(("none", "full"), (0, 32)):
+            how = settings(dtype=dtype, recompute=recompute, context=64, micro_batch=8, loss_rows=loss_rows)
             model = Transformer(spec, seed=3)
             as_decided(model, how)
             tokens_BT = measured.tokens_for(spec, 8, 64)
             weights = sum(w.nbytes for w in model.parameters())
             with measured.Alive() as alive:
-                gradients(model, tokens_BT, tokens_BT, 2000, 8, loss_rows=loss_rows)
+                gradients(model, tokens_BT, tokens_BT, 2000, 8, dtype, loss_rows=loss_rows)
             planned = passing_bytes(spec, how)
             assert planned is not None
             most[recompute, loss_rows] = alive.most
             assert 0.9 * (weights + planned) < alive.most < 1.1 * (2 * weights + planned)
-    assert most["full", 32] < 0.4 * most["full", 0]
-    assert most["none", 32] < 0.6 * most["none", 0]
+        assert most["full", 32] < 0.4 * most["full", 0]
+        assert most["none", 32] < 0.6 * most["none", 0]
 
 
 def test_layers_are_made_again_where_memory_lacks_and_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:

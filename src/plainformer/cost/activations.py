@@ -11,7 +11,7 @@ from functools import singledispatch
 from plainformer import mixers
 from plainformer import spec as s
 from plainformer.cost.attention import Heads, attended, bias_of, turned
-from plainformer.cost.tape import FLAG, HALF, INDEX, SINGLE, Pass, Tape, Value
+from plainformer.cost.tape import FLAG, INDEX, SINGLE, Pass, Tape, Value
 from plainformer.faults import refuse
 
 
@@ -273,11 +273,12 @@ def activations(spec: s.Spec, of: Pass) -> int:
 
 
 def logits(spec: s.Spec, of: Pass, at_once: int = 0) -> int:
-    """The scores, their logarithms and the gradient of these; the last two in 32 bits. at_once: of so many positions
-    together, and beside them the gradient of all that the head reads; 0: of all."""
+    """The scores, their logarithms and the gradient of these; the last two in 32 bits, and under autocast, which copies
+    what the loss reads, all three. at_once: of so many positions together, and beside them the gradient of all that the
+    head reads; 0: of all."""
     if spec.head is None:
         return 0
     rows = of.rows if spec.head.pool == "no" else of.batch_size
     there = min(rows, at_once) if at_once else rows
     stream = of.size * rows * spec.head.linear.n_in if there < rows else 0
-    return stream + ((HALF if of.autocast else of.size) + 2 * max(SINGLE, of.size)) * there * spec.head.linear.n_out
+    return stream + (of.size + 2 * max(SINGLE, of.size)) * there * spec.head.linear.n_out
