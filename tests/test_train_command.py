@@ -270,11 +270,11 @@ def test_minutes_become_steps_that_are_frozen_with_the_run(
     flags = (*SMALL, "--batch-size", 4, "--quiet", "--minutes")
     status, out, _ = ask("train", text, "--out", tmp_path / "short", *flags, 1e-5, "--json")
     assert (status, json.loads(out)["step"]) == (0, 1)
-    monkeypatch.setattr(starting, "steps_in", lambda *_: 7)  # what the time was found to hold
+    monkeypatch.setattr(starting, "within", lambda asked, *_: (asked, 7))  # what the time was found to hold
     status, out, _ = ask("train", text, "--out", tmp_path / "run", *flags, 0.5, "--json")
     settings = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["settings"]
     assert (status, json.loads(out)["step"], settings["steps"], settings["schedule"]["steps"]) == (0, 7, 7, 7)
-    monkeypatch.setattr(starting, "steps_in", lambda *_: 9)
+    monkeypatch.setattr(starting, "within", lambda asked, *_: (asked, 9))
     status, _, err = ask("train", text, "--out", tmp_path / "run", *flags, 0.5, "--resume")
     assert (status, "nothing to do" in err) == (0, True)
 

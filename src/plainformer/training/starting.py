@@ -17,23 +17,20 @@ from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.spec import Spec
 from plainformer.text import TokenFile, Tokenizer
+from plainformer.training.choosing import shaped, within
 from plainformer.training.decisions import (
     SIZES,
     Asked,
     check_asked,
-    check_memory,
-    check_text,
-    decide,
     differences,
     machine,
     spec_for,
     versions,
 )
-from plainformer.training.finetuning import adapted, begun_from, first_weights
-from plainformer.training.forecast import Forecast, fitted, forecast
+from plainformer.training.finetuning import begun_from, first_weights
+from plainformer.training.forecast import Forecast, forecast
 from plainformer.training.material import TOKENS, Text, Words, facts, taken_in, tell
 from plainformer.training.recipe import Settings
-from plainformer.training.timing import steps_in
 from plainformer.tree import to_json
 
 VERSION = 1
@@ -58,18 +55,6 @@ def check_out(out: Path) -> None:
         raise refuse("--out", str(out), "holds another run", "go on with it by --resume, or name a new folder")
     if os.path.exists(out) and (not out.is_dir() or any(out.iterdir())):
         raise refuse("--out", str(out), "is there and holds something else", "name a new folder")
-
-
-def shaped(asked: Asked, text: Text, source: Transformer | None) -> tuple[Spec, Settings]:
-    """The spec and every decision; refuses a text that is too short and a model that this machine cannot hold."""
-    spec = spec_for(asked, text.vocab_size) if source is None else adapted(source.spec, asked)
-    settings = decide(asked, text, spec)
-    if settings.context > spec.max_seq_len:
-        rule = f"the model has {spec.max_seq_len:,} positions"
-        raise refuse("--context", settings.context, rule, f"--context {spec.max_seq_len}")
-    check_text(text, settings.context)
-    check_memory(spec, settings)
-    return spec, fitted(spec, settings, asked)
 
 
 def plan(words: Words, asked: Asked) -> Planned:
@@ -112,8 +97,8 @@ def start(
         if "minutes" in asked:
             if text.pairs is not None:
                 raise refuse("--minutes", asked["minutes"], "is measured on a text, not on pairs", "give --steps")
-            n_steps = steps_in(asked["minutes"] * 60, spec, settings, tokens, begun)
-            settings = fitted(spec, decide(asked, text, spec, n_steps), asked)
+            told, n_steps = within(asked, text, source, tokens, begun)
+            spec, settings = shaped(told, text, source, n_steps)
         model = first_weights(spec, settings, source)
         dump(part / "spec.json", to_json(spec))
         dump(

@@ -1,4 +1,4 @@
-"""How long a step takes and how many fit into the time: measured on a few that are thrown away."""
+"""How long a step takes: measured on a few that are thrown away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from plainformer.training.recipe import Settings
 from plainformer.training.step import gradients
 
 WARM, TIMED = 2, 4
-SPARE = 0.03  # of the time: saving, the text after training, the picture
 
 
 def seconds_a_step(
@@ -50,14 +49,3 @@ def seconds_a_step(
         scored(Scores(model), xs, ys, first, spec.vocab_size, device)
         evaluation = (time.monotonic() - at) * len(validation) / ys.size
     return sorted(times[warm:])[timed // 2], evaluation
-
-
-def steps_in(seconds: float, spec: Spec, settings: Settings, tokens: TokenFile, begun: float) -> int:
-    """Steps that fit into `seconds` from `begun` (time.monotonic()), evaluations included. At least 1.
-
-    What is measured differs from time to time, so it is measured once, when a run starts, and kept with the run.
-    """
-    each, evaluation = seconds_a_step(spec, settings, tokens)
-    evaluations = evaluation * -(-settings.steps // settings.eval_every)
-    left = seconds * (1 - SPARE) - (time.monotonic() - begun) - evaluations
-    return max(1, int(left / each))
