@@ -370,6 +370,15 @@ def test_adapters_stand_for_a_model_on_the_base_that_they_name_or_that_is_given(
         assert status == 0, err
         assert "adapters of" in err
         assert json.loads(out)["rows"][0]["tokens"] == want
+    (tmp_path / "adapters" / "adapter_config.json").write_text(
+        json.dumps(config | {"base_model_name_or_path": "small-llama"})
+    )
+    assert ask("export", str(tmp_path / "adapters"), str(tmp_path / "merged"))[0] == 0
+    whole = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged").state_dict()
+    assert all(torch.allclose(whole[name], t, atol=1e-6) for name, t in merged.state_dict().items())
+    assert (tmp_path / "merged" / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+    assert "holds adapters alone" in ask("size", str(tmp_path / "adapters"))[2]
+    (tmp_path / "adapters" / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": None}))
     status, out, err = ask(*said)
     assert (status, out) == (2, "")
     assert "base_model_name_or_path = None: is no folder with a config.json here" in err

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plainformer.cli.trained import wait_asleep
+from plainformer.cli.trained import home, wait_asleep
 from plainformer.faults import PlainformerError
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from plainformer.tree import walk
 
     shard_bytes, ours = size_of(args.shard_size), is_run(args.model) or is_step(args.model)
-    published = not ours and os.path.isfile(Path(args.model) / "config.json")
+    where = args.model if ours else home(args.model)  # of adapters the folder that they stand on
+    published = not ours and os.path.isfile(Path(where) / "config.json")
     model = load(args.model)
     if any(isinstance(part, Linear) and part.lora for _, part in walk(model.spec)):
         model = merge(model)
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         model,
         args.folder,
         None if published else tokenizer(args.model, ours),
-        like=args.model if published else None,
+        like=where if published else None,
         shard_bytes=shard_bytes,
     )
     name = (reading.config.get("architectures") or [reading.model_type])[0]

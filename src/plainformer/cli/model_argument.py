@@ -51,6 +51,8 @@ def from_path(path: str, family: str | None = None) -> Subject:
     if not os.path.exists(path):
         raise refuse("MODEL", path, "there is no such file or folder")
     file = file_in(path) if os.path.isdir(path) else path
+    if file is None and os.path.isfile(os.path.join(path, "adapter_config.json")):
+        raise refuse("MODEL", path, "holds adapters alone", "give the folder of the model that they stand on")
     if file is None:
         raise refuse("MODEL", path, "the folder holds neither config.json nor spec.json")
     if file.endswith(".gguf"):
