@@ -2,7 +2,7 @@
    waits for each sum before it can add to it again: so four rows of W are read side by side for one x, or one row of W
    for eight x. W is of float32, bfloat16 or int8; x of float32, or against int8 of steps in 13 bits. */
 
-enum { MOST_ROWS = 8, FOUR = 4, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4096 }; /* the last two: bytes */
+enum { MOST_ROWS = 8, FOUR = 4, BLOCK = 4096, STEPS = 4095, LINE = 64, NEAR = 2048, FAR = 16384 }; /* the last three: bytes */
 
 #define SAME(w) (w)
 #define SHORT(w) ((int16_t)(w))
@@ -17,8 +17,12 @@ enum { MOST_ROWS = 8, FOUR = 4, BLOCK = 4096, STEPS = 4095, LINE = 64, AHEAD = 4
     _Pragma("omp simd reduction(+ : s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33)")
 #define NOTHING
 
+/* Memory is asked before its numbers are wanted, twice: from far to come halfway, then to come near. */
 static inline void ask_ahead(const void *w, long n_bytes) {
-    for (long at = 0; at < n_bytes; at += LINE) __builtin_prefetch((const char *)w + at + AHEAD);
+    for (long at = 0; at < n_bytes; at += LINE) {
+        __builtin_prefetch((const char *)w + at + NEAR);
+        __builtin_prefetch((const char *)w + at + FAR, 0, 2);
+    }
 }
 
 /* sums[j] = W's row j . x, of four rows of W one after another; and of one. */

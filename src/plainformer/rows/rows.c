@@ -14,7 +14,7 @@
 #include "curves.h"
 #include "dots.h"
 
-enum { PIECE = 1 << 17 }; /* bytes that a thread reads before it asks for more work */
+enum { PIECE = 1 << 18 }; /* bytes that a thread reads before it asks for more work */
 
 static inline long size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
 
@@ -97,9 +97,17 @@ typedef struct {
     long n_out, rows_a_piece;
 } Product;
 
-static long pieces_of(Product *p) {
-    long row = p->rows->n_in * size_of(p->kind_w), rows = row < PIECE ? PIECE / row : 1;
-    p->rows_a_piece = rows - rows % FOUR + (rows < FOUR ? FOUR : 0);
+/* How many of n things of so many bytes make a piece: each thread has the same number of them, for while one is at a
+   piece left over the others wait. */
+static long a_piece(long n, long bytes, int n_threads) {
+    long pieces = (n * bytes + PIECE - 1) / PIECE;
+    if (n_threads > 1 && pieces > 1) pieces = (pieces + n_threads - 1) / n_threads * n_threads;
+    return pieces > 1 ? (n + pieces - 1) / pieces : n;
+}
+
+static long pieces_of(Product *p, int n_threads) {
+    long rows = a_piece(p->n_out, p->rows->n_in * size_of(p->kind_w), n_threads);
+    p->rows_a_piece = (rows + FOUR - 1) / FOUR * FOUR;
     return (p->n_out + p->rows_a_piece - 1) / p->rows_a_piece;
 }
 
@@ -171,7 +179,7 @@ static void piece_of_several(const void *job, long piece) {
 
 static void multiply(Products *all, int n_threads) {
     long n = 0;
-    for (long i = 0; i < all->n; i++) all->until[i] = n += pieces_of(&all->one[i]);
+    for (long i = 0; i < all->n; i++) all->until[i] = n += pieces_of(&all->one[i], n_threads);
     share(piece_of_several, all, n, n_threads);
 }
 
@@ -292,8 +300,7 @@ static void attention_piece(const void *job, long piece) {
 
 /* room: for B * H * (S + K + J) floats. */
 static void look(Attention *a, int n_threads) {
-    long bytes = a->S * (a->K + a->J) * size_of(a->kind);
-    a->heads_a_piece = bytes < PIECE ? PIECE / (bytes + 1) : 1;
+    a->heads_a_piece = a_piece(a->B * a->H, a->S * (a->K + a->J) * size_of(a->kind), n_threads);
     share(attention_piece, a, (a->B * a->H + a->heads_a_piece - 1) / a->heads_a_piece, n_threads);
 }
 
