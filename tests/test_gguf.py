@@ -4,6 +4,7 @@ transformers reads it, sized by its header, and written with from the command li
 from __future__ import annotations
 
 import json
+import random
 import re
 import struct
 from pathlib import Path
@@ -237,6 +238,28 @@ def test_keys_that_cannot_be_are_refused_by_name(
     assert said in str(caught.value)
     assert main(["size", str(tmp_path / "model.gguf")]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("which", ["llama with experts", "phi3", "gemma3"])
+def test_a_header_changed_at_random_is_a_model_or_a_refusal(which: str, tmp_path: Path) -> None:
+    files_of(which, tmp_path)
+    whole, bad, draw = (tmp_path / "model.gguf").read_bytes(), tmp_path / "bad.gguf", random.Random(3)
+    n_refused = 0
+    for _ in range(30):
+        data = bytearray(whole)
+        for _ in range(draw.choice((1, 3))):
+            data[draw.randrange(4000)] = draw.randrange(256)
+        bad.write_bytes(data)
+        try:
+            read_model(str(bad))
+            pf.load(bad)
+        except PlainformerError:
+            n_refused += 1
+    assert n_refused > 10
+    for n in (23, 900, len(whole) - 9):
+        bad.write_bytes(whole[:n])
+        with pytest.raises(PlainformerError, match=r"bad\.gguf"):
+            pf.load(bad)
 
 
 # --- the tokenizer inside ---------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def test_every_family_with_a_table_is_held() -> None:
     """But for other names of the same layout."""
     held = {made(STRANGERS[which]).config.model_type for strangers in FAMILIES.values() for which in strangers[:1]}
     assert TABLES.keys() - held == {"xlm-roberta", "camembert"}
+
+
+def test_what_is_new_counts_the_families() -> None:
+    told = re.search(r"Folders of\s+(\d+) families", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert told is not None
+    assert int(told[1]) == len(FAMILIES)
 
 
 def test_the_page_of_models_lists_what_these_tests_hold() -> None:

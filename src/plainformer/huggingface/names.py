@@ -22,7 +22,11 @@ Tensors = dict[str, Any]
 
 def table_of(model_type: str) -> tuple[Row, ...]:
     if model_type not in TABLES:
-        raise refuse("model_type", model_type, "has no table of tensor names yet", f"there are {', '.join(TABLES)}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(model_type, TABLES, n=3, cutoff=0.5)
+        hint = f"it can be sized; near to it: {', '.join(near)}" if near else "it can be sized"
+        raise refuse("model_type", model_type, "has no table of tensor names yet", hint)
     return TABLES[model_type]
 
 
