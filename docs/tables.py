@@ -110,6 +110,17 @@ def rules() -> dict[str, dict[str, str]]:
     return table
 
 
+def rungs() -> str:
+    """The shapes that --minutes chooses from."""
+    from plainformer.training.choosing import RUNGS
+
+    lines = head("room for so many of its steps", "layers, width", "context", "rows a step")
+    for rung in RUNGS:
+        sizes = (f"{rung.sizes['n_layers']}, {rung.sizes['d_model']}", rung.sizes["context"], rung.sizes["batch_size"])
+        lines.append(row(f"{rung.least_steps:,} or more" if rung.least_steps else "any", *sizes))
+    return "\n".join(lines) + "\n"
+
+
 def recipe() -> str:
     """What a run decides where nothing is said, for each preset that is meant to be trained."""
     from plainformer.presets import TRAINABLE, presets
@@ -196,6 +207,7 @@ MADE: dict[str, Callable[[], str]] = {
     "reading-order": reading_order,
     "readings": readings,
     "recipe": recipe,
+    "rungs": rungs,
     "gpu": gpu,
     "gpu-bounds": gpu_bounds,
 }

@@ -33,8 +33,8 @@ class Rung:
 
 # docs/recipe.md has the measurements.
 RUNGS = (
-    Rung(0, {"n_layers": 4, "d_model": 128, "n_heads": 4, "context": 128, "batch_size": 8}),
-    Rung(700, {"n_layers": 4, "d_model": 128, "n_heads": 4, "context": 256, "batch_size": 8}),
+    Rung(0, {"n_layers": 4, "d_model": 128, "n_heads": 2, "context": 128, "batch_size": 8}),
+    Rung(300, {"n_layers": 4, "d_model": 128, "n_heads": 2, "context": 256, "batch_size": 8}),
 )
 
 

@@ -52,8 +52,8 @@ class Recipe:
 MUON = Recipe(
     initial="zero_out",
     rates=Rates(optimizer="muon", matrices=0.03, embedding=0.02, head=0.008, rest=0.008),
-    batch_size=16,
-    steps=300,
+    batch_size=8,
+    steps=600,
     shape="linear",
     warmup=10,
     steady=0.4,
