@@ -371,6 +371,7 @@ def test_processes_whose_torchrun_is_gone_save_and_end(tmp_path: Path) -> None:
             break
         time.sleep(0.05)
     assert not any(is_alive(pid) for pid in workers)
+    job.communicate(timeout=60)
     assert newest(tmp_path / "run").name != "step-0"
 
 
