@@ -252,6 +252,16 @@ def test_what_optimisers_remember_goes_out_and_back() -> None:
         fresh.restore([("momentum.nobody.weight", torch.zeros(1))], "here")
 
 
+def test_what_optimisers_remember_goes_back_to_where_the_weights_are() -> None:
+    model = Transformer(LLAMA, seed=3)
+    first = Optimizers(model, RECIPES["muon"].rates)
+    gradients(model, *batch(LLAMA, n_rows=2), LLAMA.vocab_size, 2)
+    first.step()
+    elsewhere = Optimizers(Transformer(LLAMA, initial=None).to("meta"), RECIPES["muon"].rates)
+    elsewhere.restore(first.tensors().items(), "here")
+    assert {tensor.device.type for tensor in elsewhere.tensors().values()} == {"meta"}
+
+
 def test_muon_s_momentum_rises_to_its_last_value() -> None:
     rates = replace(RECIPES["muon"].rates, momentum=0.95, momentum_steps=100)
     assert [rates.momentum_at(step) for step in (0, 50, 100, 900)] == pytest.approx([0.85, 0.9, 0.95, 0.95])

@@ -210,7 +210,8 @@ class Optimizers:
             key, _, name = full.partition(".")
             if name not in self.named:
                 raise refuse(f"{where}: {full}", None, "is of no weight of this model")
-            owner[self.named[name]].state[self.named[name]][key] = tensor.clone()  # not the file's own bytes
+            weight = self.named[name]
+            owner[weight].state[weight][key] = tensor.to(weight.device, copy=True)  # not the file's own bytes
 
 
 def optimizers_for(model: Transformer, settings: Settings) -> Optimizers:
