@@ -79,6 +79,7 @@ def test_every_room_stands_in_the_import_contracts() -> None:
     heavy = {
         "adapters",
         "rows",
+        "fused",
         "model",
         "experts",
         "layers",

@@ -223,7 +223,7 @@ def load_source(source: Source, dtype: torch.dtype | None = None, mapped: bool =
 
 
 def products_read(part: Tensor) -> bool:
-    """Whether products take a tensor as it lies: rows or columns in one piece, each number at a multiple of its size."""
+    """Whether products take a tensor as it lies: rows or columns in one piece, numbers at multiples of their size."""
     in_order = part.is_contiguous() or (part.ndim > 1 and 1 in part.stride()[-2:])
     return in_order and part.data_ptr() % part.element_size() == 0
 

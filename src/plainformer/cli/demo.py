@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="RUN", default="demo", help="the run's folder; RUN-2 ... if it is there (demo)"
     )
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--steps", type=int, default=600, metavar="N", help="how many steps to train (600)")
+    how_long.add_argument("--steps", type=int, default=900, metavar="N", help="how many steps to train (900)")
     how_long.add_argument("--minutes", type=float, metavar="M", help="as many steps as fit into this time")
 
 

@@ -45,7 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--validation", type=float, metavar="SHARE", help="the end of the text that is kept apart (0.1)")
     steps = parser.add_argument_group("the steps")
     steps.add_argument("--steps", type=int, metavar="N", help="updates of the weights (the recipe's)")
-    steps.add_argument("--minutes", type=float, metavar="M", help="the model and the steps that fit, measured at the start")
+    steps.add_argument(
+        "--minutes", type=float, metavar="M", help="the model and the steps that fit, measured at the start"
+    )
     steps.add_argument("--batch-size", type=int, metavar="N", help="rows of --context tokens a step (the recipe's)")
     steps.add_argument("--micro-batch", type=int, metavar="N", help="rows at once: less memory, the same steps (all)")
     steps.add_argument("--optimizer", metavar="NAME", help="muon or adamw (the preset's)")

@@ -53,7 +53,7 @@ MUON = Recipe(
     initial="zero_out",
     rates=Rates(optimizer="muon", matrices=0.03, embedding=0.02, head=0.008, rest=0.008),
     batch_size=8,
-    steps=600,
+    steps=900,
     shape="linear",
     warmup=10,
     steady=0.4,
