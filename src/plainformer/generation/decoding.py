@@ -262,8 +262,8 @@ class Decoding:
         for said_V, i in zip(said_BV, running, strict=True):
             row = self.rows[i]
             ln_p_V = log_probabilities(said_V) if self.logprobs else None
-            left, said_V = self._left(row), said_V[: self.n_tokens]
-            scores = self.rules.apply(said_V, row.tokens, len(row.new), left, self.stop_ids)
+            spoken, left = said_V[: self.n_tokens], self._left(row)
+            scores = self.rules.apply(spoken, row.tokens, len(row.new), left, self.stop_ids)
             scores[self.never] = -np.inf
             token = draw(scores, self.sampling, self.draws[i])
             if not 0 <= token < self.n_tokens:
