@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ TEMPLATE = (
 )
 SOURCE, OTHER = "w9 w12 w7", "w20 w8"
 Asked = Callable[..., tuple[int, str, str]]
+FAMILIES = STRANGERS | {"albert base": replace(STRANGERS["albert"], name="AlbertModel")}
 
 
 def tokenizer_into(folder: Path, around: str | None, chat: bool = False) -> Any:
@@ -68,9 +70,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, A
         ("marian", "$A </s>"),
         ("bert", "<s> $A </s>"),
         ("bert base", "<s> $A </s>"),
+        ("albert base", "<s> $A </s>"),
         ("llama", "<s> $A"),
     ):
-        folder, model = tmp_path_factory.mktemp(name.replace(" ", "-")), made(STRANGERS[name]).float()
+        folder, model = tmp_path_factory.mktemp(name.replace(" ", "-")), made(FAMILIES[name]).float()
         if name in ("bart", "t5"):
             told = {"decoder_start_token_id": 2 if name == "bart" else 0, "eos_token_id": 2, "pad_token_id": 0}
             told |= {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True, "min_length": 5}
@@ -234,6 +237,88 @@ def test_a_folder_of_sentence_transformers_says_how_it_pools(folders: Any, ask: 
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
     assert "give --pool" in ask("embed", str(folder), "w9")[2]
     assert ask("embed", str(folder), "w9", "--pool", "mean")[0] == 0
+
+
+def linked(folder: Path, to: Path) -> Path:
+    """The same files in a new folder, where others may be put beside them."""
+    to.mkdir()
+    for file in folder.iterdir():
+        (to / file.name).symlink_to(file)
+    return to
+
+
+def modules(folder: Path, *named: tuple[str, str]) -> None:
+    said = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (kind, path) in enumerate(named)]
+    (folder / "modules.json").write_text(json.dumps(said))
+
+
+OLD, NEW = "sentence_transformers.models.", "sentence_transformers.sentence_transformer.modules."
+
+
+@pytest.mark.parametrize("name", ["bert base", "albert base"])
+@pytest.mark.parametrize("form", [OLD, NEW])
+def test_a_vector_goes_through_the_modules_of_its_folder(
+    name: str, form: str, folders: Any, ask: Asked, tmp_path: Path
+) -> None:
+    """Pooled, through a dense layer with its curve, made 1 long: in the order that modules.json has."""
+    source, model, tokenizer = folders[name]
+    folder, width = linked(source, tmp_path / "model"), model.config.hidden_size
+    modules(
+        folder,
+        (f"{OLD}Transformer", ""),
+        (f"{form}Pooling", "1_Pooling"),
+        (f"{form}Dense", "2_Dense"),
+        (f"{form}Normalize", "3_Normalize"),
+    )
+    pooling = {"pooling_mode_mean_tokens": True} if form is OLD else {"pooling_mode": "mean"}
+    for place, said in (
+        ("1_Pooling", pooling),
+        ("2_Dense", {"in_features": width, "out_features": 5, "bias": True}),
+    ):
+        (folder / place).mkdir()
+        (folder / place / "config.json").write_text(json.dumps(said))
+    draw = torch.Generator().manual_seed(3)
+    weights = {
+        "linear.weight": torch.randn(5, width, generator=draw),
+        "linear.bias": torch.randn(5, generator=draw),
+    }
+    save_file(weights, folder / "2_Dense" / "model.safetensors")
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    prompts = {"prompts": {"query": "w7 "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    told = tokenizer("w7 w9 w12", return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        x_D = model(**told).last_hidden_state[0].mean(0)
+        want_E = torch.tanh(weights["linear.weight"] @ x_D + weights["linear.bias"])
+    status, out, err = ask("embed", str(folder), "W9 W12", "--json")
+    assert status == 0, err
+    said = json.loads(out)
+    assert (said["pool"], said["normalized"], said["width"]) == ("mean", True, 5)
+    np.testing.assert_allclose(said["rows"][0]["vector"], want_E / want_E.norm(), atol=1e-5)
+    assert "begins with 'w7 '" in err
+
+
+@pytest.mark.parametrize(
+    "named, says",
+    [
+        ((f"{OLD}Transformer", f"{OLD}LSTM"), "is no module that is known here"),
+        ((f"{OLD}Transformer", f"{OLD}Dense"), "linear.weight"),
+        ((f"{OLD}Transformer", f"{OLD}Pooling"), "is no way of pooling that is known"),
+    ],
+)
+def test_a_module_that_is_not_known_gives_no_vector(
+    named: Sequence[str], says: str, folders: Any, ask: Asked, tmp_path: Path
+) -> None:
+    folder = linked(folders["bert base"][0], tmp_path / "model")
+    modules(folder, *((kind, "part" if i else "") for i, kind in enumerate(named)))
+    (folder / "part").mkdir()
+    (folder / "part" / "config.json").write_text('{"in_features": 24, "out_features": 5, "pooling_mode": "max"}')
+    save_file({"other": torch.zeros(1)}, folder / "part" / "model.safetensors")
+    status, out, err = ask("embed", str(folder), "w9")
+    assert (status, out) == (2, "")
+    assert says in err
+    modules(folder, (f"{OLD}Transformer", ""), (f"{OLD}Pooling", "../elsewhere"))
+    assert "leads out of the folder" in ask("embed", str(folder), "w9")[2]
 
 
 # --- decoders ---------------------------------------------------------------------------------------------------------

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from plainformer.cli.trained import trained, wait_asleep
 from plainformer.faults import refuse
 
 if TYPE_CHECKING:
+    from plainformer.generation.encoders import Pool
     from plainformer.text import Tokenizer
 
-POOLS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
-
-PACKED = {1: "pooling_mode_mean_tokens", 2: "pooling_mode_cls_token", 3: "pooling_mode_lasttoken"}  # as GGUF says it
+WAYS = ("mean", "first", "last")
+PACKED = {1: "mean", 2: "first", 3: "last"}  # as GGUF says it
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="one text a line, after those that are given")
     parser.add_argument(
         "--pool",
-        choices=("mean", "first", "last"),
-        help="of all its tokens the mean, or its first or last token (as 1_Pooling in the folder says, else mean)",
+        choices=WAYS,
+        help="of all its tokens the mean, or its first or last token (as modules.json in the folder says, else mean)",
     )
     parser.add_argument("--normalize", action="store_true", help="of length 1, so that products are cosines")
     parser.add_argument("--json", action="store_true", help="one object: pool, width, rows of text, tokens and vector")
@@ -42,13 +41,26 @@ def run(args: argparse.Namespace) -> int:
     if not texts:
         raise refuse("TEXT", [], "there is nothing to read", "plainformer embed MODEL 'a text' 'another'")
     wait_asleep()
-    model, tokenizer = trained(args.model)
+    from plainformer.checkpoint.sentences import sentences_of
+
+    said = sentences_of(args.model)
+    pool = pool_of(args, said.pools)
+    model, tokenizer = trained(said.folder)
+    import torch
+
     from plainformer.generation import vectors
 
-    pool, normalized, most = said_by(Path(args.model), args.pool, model.spec.max_seq_len)
-    normalized = args.normalize or normalized
-    rows = [tokens_of(tokenizer, text, most) for text in texts]
-    found = vectors(model, rows, pool, normalized)  # type: ignore[arg-type]
+    if said.prompt:
+        print(f"each text begins with {said.prompt!r}", file=sys.stderr)
+    most, normalized = min(said.most or model.spec.max_seq_len, model.spec.max_seq_len), args.normalize
+    read = [(said.prompt + text).lower() if said.lower else said.prompt + text for text in texts]
+    rows = [tokens_of(tokenizer, text, most) for text in read]
+    x_ND = torch.from_numpy(vectors(model, rows, pool))
+    with torch.inference_mode():
+        for step in said.steps:
+            x_ND = step(x_ND)
+        x_ND = torch.nn.functional.normalize(x_ND, dim=-1) if normalized and not said.normalized else x_ND
+    found, normalized = x_ND.numpy(), normalized or said.normalized
     print(f"{len(rows)} texts, {found.shape[1]} numbers each, pool {pool}", file=sys.stderr)
     if args.npz:
         import numpy as np
@@ -87,31 +99,15 @@ def tokens_of(tokenizer: Tokenizer, text: str, most: int) -> list[int]:
     return row or [tokenizer.start_id]
 
 
-def said_by(folder: Path, pool: str | None, max_seq_len: int) -> tuple[str, bool, int]:
-    """(pool unless given, whether vectors have length 1, most tokens), as a folder of sentence-transformers says."""
-    from plainformer.huggingface.json_files import read_object
-
-    def beside(name: str) -> dict[str, Any]:
-        path = str(folder / name)
-        return read_object(path, path) if os.path.isfile(path) else {}
-
-    said = beside("1_Pooling/config.json")
-    if str(folder).endswith(".gguf"):
+def pool_of(args: argparse.Namespace, said: tuple[str, ...]) -> Pool:
+    """The way of pooling that is asked for, or that the folder or the file says, or the mean."""
+    if args.model.endswith(".gguf"):
         from plainformer.huggingface.gguf_header import read_gguf
 
-        keys = read_gguf(str(folder)).keys
+        keys = read_gguf(args.model).keys
         kind = keys.get(f"{keys.get('general.architecture')}.pooling_type")
-        said = {PACKED[kind]: True} if isinstance(kind, int) and kind in PACKED else {}
-    chosen = (
-        {pool}
-        if pool
-        else {POOLS.get(key, key) for key, value in said.items() if key.startswith("pooling_mode_") and value is True}
-    )
-    if len(chosen) > 1 or chosen - set(POOLS.values()):
-        raise refuse(str(folder / "1_Pooling"), sorted(chosen), "is no way of pooling that is known", "give --pool")
-    most = beside("sentence_bert_config.json").get("max_seq_length")
-    return (
-        next(iter(chosen), "mean"),
-        (folder / "2_Normalize").is_dir(),
-        min(most, max_seq_len) if isinstance(most, int) and most > 2 else max_seq_len,
-    )
+        said = (PACKED[kind],) if isinstance(kind, int) and kind in PACKED else ()
+    said = (args.pool,) if args.pool else said
+    if len(said) > 1 or set(said) - set(WAYS):
+        raise refuse(f"{args.model}: pooling", sorted(said), "is no way of pooling that is known", "give --pool")
+    return cast("Pool", next(iter(said), "mean"))
