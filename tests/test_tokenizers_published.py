@@ -464,3 +464,65 @@ def test_of_several_templates_the_default_counts_and_a_file_before_all(tmp_path:
     assert chatting(tmp_path / "a", several, tmp_path, {}).chat_template == CHATML  # type: ignore[arg-type]
     (tmp_path / "a" / "chat_template.jinja").write_text(TRIMMED)
     assert beside.chat_template(tmp_path / "a") == TRIMMED
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 'a' * 10000000000 }}",
+        "{{ 9999999999 * ['a'] }}",
+        "{{ 9 ** (9 ** 9) }}",
+        "{{ '%9999999999d' % 1 }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    ],
+)
+def test_a_template_that_would_fill_the_memory_or_never_end_is_refused(template: str, tmp_path: Path) -> None:
+    tokenizer = chatting(tmp_path / "chat", template, tmp_path, {})
+    with pytest.raises(PlainformerError, match=r"it counts too far|makes too much"):
+        tokenizer.chat(MESSAGES)
+    modest = "{% for i in range(3) %}{{ '%02d' % i }}{{ '-' * 2 }}{{ 2 ** 10 }}{% endfor %}"
+    asked = chatting(tmp_path / "modest", modest, tmp_path, {})
+    assert asked.decode(asked.chat(MESSAGES)) == "00--102401--102402--1024"
+
+
+@pytest.mark.parametrize("token", [-1, 1 << 31, 1 << 40, 2.5, "7"])
+def test_an_id_that_is_none_is_refused_before_anything_is_made_of_it(token: object, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat\n" * 20, encoding="utf-8")
+    content = json.loads(train_tokenizer("bpe:300", tmp_path / "text.txt").file)
+    content["model"]["vocab"]["aa"] = token
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(PlainformerError, match=r"tokenizer\.json = .*an id must be a whole number"):
+        Tokenizer.load(tmp_path)
+
+
+def test_what_the_library_breaks_at_is_refused(tmp_path: Path) -> None:
+    """A pattern that takes too long, at which the library panics; and a form that it cannot read."""
+    (tmp_path / "text.txt").write_text("the cat sat\n" * 20, encoding="utf-8")
+    content = json.loads(train_tokenizer("bpe:300", tmp_path / "text.txt").file)
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, content["pre_tokenizer"]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path)
+    with pytest.raises(PlainformerError, match="cannot follow it"):
+        tokenizer.encode("a" * 40 + "b")
+    content["model"]["merges"] = [["no", "such"]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(PlainformerError, match="cannot follow it"):
+        Tokenizer.load(tmp_path).encode("the cat")
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("merges.txt", "a b\n" * 4_100_000),
+        ("vocab.json", "[]"),
+        ("vocab.json", '{"a": [' + "[]," * 2_000_000 + "[]]}"),
+        ("tokenizer_config.json", "{"),
+    ],
+)
+def test_a_file_beside_that_is_none_is_refused_by_its_own_name(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}', encoding="utf-8")
+    (tmp_path / "merges.txt").write_text("a b\n", encoding="utf-8")
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(PlainformerError, match=name.replace(".", r"\.")):
+        Tokenizer.load(tmp_path)

@@ -62,6 +62,8 @@ def safetensors_of(
     held = headers.read_folder(str(folder)) if file is None else one_file(folder / file)
     if held.faults:
         file, _, rule = held.faults[0].partition(": ")
+        if os.path.isfile(path := folder / file.partition(" = ")[0]):
+            headers.read_header(str(path))  # which says it with its value
         raise refuse(str(folder / file), None, rule)
     opened: dict[str, Any] = {}
 

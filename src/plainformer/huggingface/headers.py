@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from plainformer.faults import PlainformerError, refuse
+from plainformer.huggingface.json_files import MOST_BYTES, MOST_VALUES, n_values
 from plainformer.records import dataclass
 
 MOST_HEADER = 100_000_000  # bytes, as the format's own library allows
@@ -54,6 +55,8 @@ def read_header(path: str) -> dict[str, Tensor]:
             text = opened.read(length)
     except OSError as fault:
         raise refuse(path, fault.strerror, "cannot be read") from None
+    if n_values(text) > MOST_VALUES:
+        raise refuse(path, length, f"its header holds over {MOST_VALUES:,} values: no model has so many tensors")
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=once)
     except RecursionError:
@@ -103,6 +106,7 @@ def whole(value: object) -> bool:
 
 
 INDEX = "model.safetensors.index.json"
+MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -156,18 +160,23 @@ def read_folder(folder: str) -> Folder:
 
 def read_index(path: str) -> dict[str, str]:
     """{tensor: file} of an index. Refuses names of files that lead out of the folder."""
-    if os.path.getsize(path) > MOST_HEADER:
-        raise refuse(path, os.path.getsize(path), f"is over {MOST_HEADER:,} bytes")
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+        with open(path, "rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES or n_values(text) > MOST_VALUES:
+            raise refuse(path, os.path.getsize(path), f"is over {MOST_BYTES:,} bytes or {MOST_VALUES:,} values")
+        data = json.loads(text.decode("utf-8"))
     except OSError as fault:
         raise refuse(path, fault.strerror, "cannot be read") from None
+    except PlainformerError:
+        raise
     except (ValueError, RecursionError) as fault:
         raise refuse(path, str(fault), "is not JSON") from None
     named = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
         raise refuse(f"{path}: weight_map", named, "must be an object of file names")
+    if (n_files := len(set(named.values()))) > MOST_FILES:
+        raise refuse(f"{path}: weight_map", n_files, f"is over {MOST_FILES:,} files")
     for file in named.values():
         if os.path.basename(file) != file or file in ("", ".", "..") or "\\" in file or "\0" in file:
             raise refuse(f"{path}: weight_map", file, "leads out of the folder")

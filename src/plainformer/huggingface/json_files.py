@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plainformer.faults import refuse
+from plainformer.faults import PlainformerError, refuse
+
+MOST_BYTES = 32_000_000  # of one object
+MOST_VALUES = 800_000  # each takes up to some 250 bytes as it is read, whatever it took in the file
 
 
 class Twice(ValueError):
@@ -21,6 +24,12 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def n_values(text: bytes) -> int:
+    """About how many values a JSON text holds, before it is read: at most one begins at each of these signs, and one
+    more; some may stand in strings."""
+    return sum(map(text.count, (b",", b"[", b"{")))
+
+
 def read_object(path: str, where: str) -> dict[str, Any]:
     """The JSON object in a file. Refuses a file that cannot be read, is not JSON, or holds something else.
 
@@ -29,8 +38,11 @@ def read_object(path: str, where: str) -> dict[str, Any]:
     import json
 
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            data = json.load(file, object_pairs_hook=once)
+        with open(path, "rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES or n_values(text) > MOST_VALUES:
+            raise refuse(where, path, f"is over {MOST_BYTES:,} bytes or {MOST_VALUES:,} values: no config")
+        data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=once)
     except OSError as fault:
         raise refuse(where, path, "cannot be read", fault.strerror or str(fault)) from None
     except UnicodeDecodeError as fault:
@@ -41,6 +53,8 @@ def read_object(path: str, where: str) -> dict[str, Any]:
         raise refuse(
             where, path, f"says {str(fault)!r} twice, with two values", "leave the one that is meant"
         ) from None
+    except PlainformerError:
+        raise
     except ValueError as fault:  # what json raises for text that is not JSON
         raise refuse(where, path, f"is not JSON: {fault}") from None
     if not isinstance(data, dict):

@@ -18,7 +18,10 @@ def beside(folder: Path, name: str) -> Content:
     """A JSON object in the folder; empty where there is none."""
     if not os.path.isfile(folder / name):
         return {}
-    data = json.loads(read(folder / name).decode())
+    try:
+        data = json.loads(read(folder / name).decode())
+    except (ValueError, RecursionError) as error:
+        raise refuse(str(folder / name), str(error)[:120], "cannot be read as JSON", "is the file whole?") from None
     return data if isinstance(data, dict) else {}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plainformer.text.tokenizers import Ids, Tokenizer
 
 APART = "\ue0f1"  # of a private area: put inside a marker that a person wrote, and taken out of the text again
-LONGEST = 1_000_000  # characters that a template may make of nothing
+LONGEST = 1_000_000  # characters that a template may make of nothing, numbers that it may count through, digits
 
 
 def chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answer: bool = True, **told: object) -> Ids:
@@ -54,11 +54,28 @@ def written(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answ
     def wrong(said: str) -> NoReturn:
         raise jinja2.TemplateError(said)
 
-    room = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
-    )
+    class Room(ImmutableSandboxedEnvironment):
+        """The sandbox, in which nothing grows to any size by one sign."""
+
+        intercepted_binops = frozenset(("*", "**", "%"))
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if too_large(operator, left, right):
+                raise OverflowError(f"{operator} makes too much")
+            return super().call_binop(context, operator, left, right)
+
+    counted = 0
+
+    def counting(*ends: int) -> range:
+        nonlocal counted
+        counted += len(numbers := range(*ends))
+        if counted > LONGEST:
+            raise OverflowError("it counts too far")
+        return numbers
+
+    room = Room(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False)
     room.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    room.globals["raise_exception"] = wrong
+    room.globals |= {"raise_exception": wrong, "range": counting}
     room.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     safe = [apart(message, tokenizer.control) for message in messages]
     try:
@@ -69,6 +86,19 @@ def written(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answ
         raise refuse("chat", str(error)[:200], "the template does not take these messages") from None
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise refuse("chat", f"{type(error).__name__}: {error}"[:200], "the template fails on these messages") from None
+
+
+def too_large(operator: str, left: Any, right: Any) -> bool:
+    """Whether a product, a power or a text by a form would take more than LONGEST signs."""
+    if operator == "%":
+        return isinstance(left, str) and any(len(digits) > 4 for digits in re.findall(r"\d+", left))
+    if operator == "**":
+        whole = isinstance(left, int) and isinstance(right, int)
+        return whole and left.bit_length() * abs(right) > LONGEST
+    for many, times in ((left, right), (right, left)):
+        if hasattr(many, "__len__") and isinstance(times, int):
+            return len(many) * times > LONGEST
+    return False
 
 
 def joined(pieces: Iterable[str], most: int) -> str:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from plainformer.faults import refuse
+from plainformer.huggingface.json_files import n_values
 from plainformer.text.reading import unreadable
 
 Content = dict[str, Any]
-MOST = 200_000_000  # bytes of one file
+MOST = 64_000_000  # bytes of one file; the largest that are published have some 35 million
+MOST_VALUES = 4_000_000  # of a JSON file
 QWEN = (  # Qwen2's words: one digit at a time, line ends apart
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -25,8 +27,11 @@ def read(file: Path) -> bytes:
     """A file's bytes; refused by name where it cannot be read, or is larger than any tokenizer."""
     try:
         if (size := os.path.getsize(file)) > MOST:
-            raise refuse(str(file), size, f"is over {MOST:,} bytes")
-        return file.read_bytes()
+            raise refuse(str(file), size, f"is over {MOST:,} bytes: no tokenizer's")
+        text = file.read_bytes()
+        if text.count(b"\n") > MOST_VALUES or (file.suffix == ".json" and n_values(text) > MOST_VALUES):
+            raise refuse(str(file), size, f"holds over {MOST_VALUES:,} values or lines: no tokenizer's")
+        return text
     except OSError as error:
         raise unreadable(file, error) from None
 

@@ -44,7 +44,7 @@ def content_of(path: Path) -> tuple[str, str]:
         forms = {
             "tokenizer.json": lambda: read(folder / "tokenizer.json").decode(),
             "source.spm": lambda: dumped(marian(folder)),
-            "vocab.json": lambda: dumped(byte_level(folder)),
+            "vocab.json": bytes_form(folder / "vocab.json"),
             **{name: bytes_form(folder / name) for name in ("tokenizer.model", "spiece.model")},
             "sentencepiece.bpe.model": bytes_form(folder / "sentencepiece.bpe.model"),
             **{name: bytes_form(folder / name) for name in ("vocab.txt", "tokenizer.bin")},
@@ -65,6 +65,8 @@ def bytes_form(file: Path) -> Any:
             raise refuse(str(file), str(error)[:120], "this file is damaged, or another kind of file") from None
 
     def made() -> str:
+        if file.suffix == ".json":
+            return dumped(byte_level(file.parent))
         if file.suffix == ".model":
             return dumped(sentencepiece(file))
         if file.suffix == ".txt":
@@ -89,6 +91,8 @@ def byte_level(folder: Path) -> Content:
     """GPT-2's form: a vocabulary, and merges in the order in which they are made."""
     kind = class_of(folder, (*GPT2_LIKE, "Qwen2Tokenizer"), folder / "vocab.json")
     vocab, lines = json.loads(read(folder / "vocab.json").decode()), read(folder / "merges.txt").decode().splitlines()
+    if not isinstance(vocab, dict):
+        raise refuse(str(folder / "vocab.json"), type(vocab).__name__, "must be an object of pieces and their ids")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     if wrong := next((merge for merge in merges if len(merge) != 2), None):
         raise refuse(str(folder / "merges.txt"), " ".join(wrong), "must be two pieces in each line")

@@ -36,6 +36,7 @@ from plainformer.faults import PlainformerError, refuse
 from plainformer.huggingface.gguf_header import read_gguf
 from plainformer.text import beside, published
 from plainformer.text.files import written_beside
+from plainformer.text.library import library_s, of_the_library
 from plainformer.text.one_file import named
 from plainformer.text.reading import word_pieces
 
@@ -48,6 +49,7 @@ Kind = Literal["characters", "bytes", "bpe", "published"]
 Ids = npt.NDArray[np.int32]
 
 _BLOCK_CHARACTERS = 1 << 18
+MOST_IDS = 1 << 22  # larger ones are no vocabulary's, and each has a place in `pieces`
 PIECES_AT_ONCE = 16  # the library takes some 150 bytes a token while it works
 
 
@@ -106,7 +108,8 @@ class Tokenizer:
         if self.kind == "bytes":
             return np.frombuffer(raw, np.uint8).astype(np.int32)
         if self.kind == "published":
-            return np.array(self._library.encode(text, add_special_tokens=False).ids, np.int32)
+            with of_the_library("tokenizer.json"):
+                return np.array(self._library.encode(text, add_special_tokens=False).ids, np.int32)
         if self._missing and (found := self._missing & set(raw)):
             first = next(i for i, letter in enumerate(text) if set(letter.encode()) & found)
             rule = f"character {offset + first} (U+{ord(text[first]):04X}) has bytes that this vocabulary lacks"
@@ -142,7 +145,8 @@ class Tokenizer:
             return self.encode("".join(pieces))
         left, encoded = iter(pieces), [np.zeros(0, np.int32)]
         while some := list(islice(left, PIECES_AT_ONCE)):
-            found = self._library.encode_batch_fast(some, add_special_tokens=False)
+            with of_the_library("tokenizer.json"):
+                found = self._library.encode_batch_fast(some, add_special_tokens=False)
             encoded += [np.array(encoding.ids, np.int32) for encoding in found]
         return np.concatenate(encoded)
 
@@ -246,8 +250,7 @@ class Tokenizer:
     @cached_property
     def _whole(self) -> library.Tokenizer:
         """The library's tokenizer as published."""
-        made: library.Tokenizer = import_library().Tokenizer.from_str(self.file)
-        return made
+        return library_s(self.file)
 
     @cached_property
     def _library(self) -> library.Tokenizer:
@@ -262,24 +265,12 @@ class Tokenizer:
             pieces = enumerate(model["vocab"])
             model["vocab"] = [[f"\ue000{i}\ue000" if text in hidden else text, score] for i, (text, score) in pieces]
         content["post_processor"] = content["truncation"] = content["padding"] = None
-        made: library.Tokenizer = import_library().Tokenizer.from_str(json.dumps(content))
-        return made
+        return library_s(json.dumps(content))
 
 
 def token_bytes(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     """length_V: how many bytes of UTF-8 text each id stands for; 0 for control tokens."""
     return np.array([len(piece or b"") for piece in tokenizer.pieces], np.int64)
-
-
-def import_library() -> Any:
-    """The tokenizers package, which only BPE needs."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise refuse(
-            "tokenizer", "bpe", "needs the tokenizers package", "pip install 'plainformer[torch]', or use characters"
-        ) from None
-    return tokenizers
 
 
 def byte_names() -> tuple[str, ...]:
@@ -342,7 +333,7 @@ def from_file_text(text: str, where: str) -> Tokenizer:
             piece_of[token] = bytes(byte_of[letter] for letter in name) if byte_level else name.encode()
     plain = len(piece_of)
     piece_of |= {token["id"]: b"" if token["special"] else token["content"].encode() for token in added}
-    pieces = tuple(piece_of.get(token) for token in range(max(piece_of, default=-1) + 1))
+    pieces = in_order(piece_of, where)
 
     kind: Kind = "characters"
     if byte_level:
@@ -354,22 +345,24 @@ def from_file_text(text: str, where: str) -> Tokenizer:
     return Tokenizer(kind, pieces, MappingProxyType(control), text)
 
 
+def in_order(piece_of: Mapping[Any, bytes], where: str) -> tuple[bytes | None, ...]:
+    """The pieces by their ids, None where there is none. Refuses ids that are none."""
+    if wrong := [token for token in piece_of if type(token) is not int or not 0 <= token < MOST_IDS]:
+        raise refuse(where, wrong[0], f"an id must be a whole number from 0 to {MOST_IDS - 1:,}")
+    return tuple(piece_of.get(token) for token in range(max(piece_of, default=-1) + 1))
+
+
 def published_kind(
     text: str, where: str, model: Mapping[str, Any], added: list[dict[str, Any]], control: dict[str, int]
 ) -> Tokenizer:
     """What the library reads and is none of ours. Refused where the library refuses it."""
-    library = import_library()
-    try:
-        library.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises Exception itself
-        said = str(error)[:160]
-        raise refuse(where, model.get("type"), f"the tokenizers library cannot read it: {said}") from None
+    library_s(text, where)
     vocab = model["vocab"]
     numbered = vocab.items() if isinstance(vocab, dict) else ((piece, i) for i, (piece, _) in enumerate(vocab))
     words = model.get("type") == "WordPiece"
     piece_of = {token: b"" if name in control else spelled(name, words) for name, token in numbered}
     piece_of |= {token["id"]: b"" if token["special"] else token["content"].encode() for token in added}
-    pieces = tuple(piece_of.get(token) for token in range(max(piece_of, default=-1) + 1))
+    pieces = in_order(piece_of, where)
     return Tokenizer("published", pieces, MappingProxyType(control), text)
 
 

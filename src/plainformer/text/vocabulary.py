@@ -19,8 +19,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from plainformer.faults import PlainformerError, refuse
+from plainformer.text.library import import_library
 from plainformer.text.reading import Notice, Paths, as_paths, read_text, word_pieces
-from plainformer.text.tokenizers import Tokenizer, byte_names, file_text, from_file_text, import_library
+from plainformer.text.tokenizers import Tokenizer, byte_names, file_text, from_file_text
 
 _N_CODE_POINTS = 0x110000
 
