@@ -24,7 +24,7 @@ def import_library() -> Any:
 
 
 @contextmanager
-def of_the_library(where: str) -> Iterator[None]:
+def of_the_library(where: str, kind: str | None = None) -> Iterator[None]:
     """What the library refuses is refused, and so is what it breaks at: a panic of its own is no Exception."""
     try:
         yield
@@ -32,12 +32,12 @@ def of_the_library(where: str) -> Iterator[None]:
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         said = str(error)[:160]
-        raise refuse(where, None, f"the tokenizers library cannot follow it: {said}") from None
+        raise refuse(where, kind, f"the tokenizers library cannot follow it: {said}") from None
 
 
-def library_s(text: str, where: str = "tokenizer.json") -> library.Tokenizer:
+def library_s(text: str, where: str = "tokenizer.json", kind: str | None = None) -> library.Tokenizer:
     """The library's tokenizer of a tokenizer.json. Refused where the library refuses it."""
     made = import_library().Tokenizer
-    with of_the_library(where):
+    with of_the_library(where, kind):
         read: library.Tokenizer = made.from_str(text)
     return read

@@ -356,7 +356,7 @@ def published_kind(
     text: str, where: str, model: Mapping[str, Any], added: list[dict[str, Any]], control: dict[str, int]
 ) -> Tokenizer:
     """What the library reads and is none of ours. Refused where the library refuses it."""
-    library_s(text, where)
+    library_s(text, where, model.get("type"))
     vocab = model["vocab"]
     numbered = vocab.items() if isinstance(vocab, dict) else ((piece, i) for i, (piece, _) in enumerate(vocab))
     words = model.get("type") == "WordPiece"
