@@ -296,6 +296,9 @@ def test_a_vector_goes_through_the_modules_of_its_folder(
     assert (said["pool"], said["normalized"], said["width"]) == ("mean", True, 5)
     np.testing.assert_allclose(said["rows"][0]["vector"], want_E / want_E.norm(), atol=1e-5)
     assert "begins with 'w7 '" in err
+    again = tmp_path / "again"
+    assert ask("export", str(folder), str(again))[0] == 0
+    assert ask("embed", str(again), "W9 W12", "--json") == (0, out, err)
 
 
 @pytest.mark.parametrize(

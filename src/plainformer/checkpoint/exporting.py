@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from plainformer.checkpoint.atomic import folder_beside, unwritable
 from plainformer.checkpoint.hub import Plan, plan_of, source_of
+from plainformer.checkpoint.sentences import sentence_files
 from plainformer.checkpoint.sources import DTYPES, INDEX, WEIGHTS
 from plainformer.faults import PlainformerError, refuse
 from plainformer.huggingface import Reading, read_file, write
@@ -179,9 +181,10 @@ def tied(plan: Plan, theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor
 def copy_beside(like: Path, folder: Path, config: dict[str, Any]) -> None:
     """Tokenizer, generation's settings and what else stands beside weights, byte for byte; the config too, if it says
     the same."""
-    for name in BESIDE:
+    for name in (*BESIDE, *sentence_files(like)):
         if os.path.isfile(like / name):
-            (folder / name).write_bytes((like / name).read_bytes())
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(like / name, folder / name)
     raw = (like / "config.json").read_bytes()
     if json.loads(raw) == config:
         (folder / "config.json").write_bytes(raw)

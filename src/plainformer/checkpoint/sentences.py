@@ -22,6 +22,7 @@ from plainformer.faults import refuse
 from plainformer.huggingface.json_files import read_object
 
 Step = Callable[[Tensor], Tensor]
+MODULE = ("config.json", "model.safetensors", "pytorch_model.bin")  # what one is kept in
 POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last"}
 POOLS |= {"cls_token": "first", "mean_tokens": "mean"}  # as older files have them, each a key of its own
 CURVES: Mapping[str, Step] = {
@@ -107,6 +108,14 @@ def modules_of(folder: Path) -> Iterator[tuple[str, Path]]:
         if os.path.isabs(place) or ".." in Path(place).parts or "\0" in place:
             raise refuse(f"{path}: path", place, "leads out of the folder")
         yield kind.rpartition(".")[2], folder / place
+
+
+def sentence_files(folder: Path) -> Iterator[str]:
+    """What a folder of sentence-transformers holds besides its model, by names inside it; some may be absent."""
+    yield from ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+    for _, place in modules_of(folder):
+        if place != folder:
+            yield from (str((place / name).relative_to(folder)) for name in MODULE)
 
 
 def pools_of(said: Mapping[str, Any]) -> tuple[str, ...]:
