@@ -15,7 +15,7 @@
 #include "numbers.h"
 #include "pool.h"
 
-enum { PIECE = 1 << 14, LANES = 16 }; /* numbers that one thread takes at a time; in one vector, at most */
+enum { PIECE = 1 << 14, LANES = 16, ENOUGH = 8 }; /* numbers in a piece; in a vector, at most; pieces worth a thread */
 enum { RELU, RELU_SQUARED, SILU, GELU, GELU_TANH };
 
 /* n numbers from `from` as float32: in `room`, or where they are. */
@@ -87,6 +87,11 @@ static long least(long a, long b) { return a < b ? a : b; }
 static long pieces(long n_rows, long width, long *rows_a_piece) {
     *rows_a_piece = PIECE / width > 0 ? PIECE / width : 1;
     return (n_rows + *rows_a_piece - 1) / *rows_a_piece;
+}
+
+/* Waking a thread takes as long as a few pieces: few of them are not shared. */
+static void run(Piece piece, const void *job, long n_pieces, int n_threads) {
+    share(piece, job, n_pieces, (int)least(n_threads, n_pieces / ENOUGH > 0 ? n_pieces / ENOUGH : 1));
 }
 
 /* How many pieces so many rows are cut into: as many rows of sums `norm_back` fills. */
@@ -184,7 +189,7 @@ void norm(int kind_x, int kind_y, int centred, const void *x, const float *gain,
     n.width = width;
     n.eps = eps;
     long n_pieces = pieces(n_rows, width, &n.rows_a_piece);
-    share(norm_piece, &n, n_pieces, n_threads);
+    run(norm_piece, &n, n_pieces, n_threads);
 }
 
 void norm_back(int kind_x, int kind_y, int centred, const void *x, const float *gain, float *mean, float *by,
@@ -197,7 +202,7 @@ void norm_back(int kind_x, int kind_y, int centred, const void *x, const float *
     n.n_rows = n_rows;
     n.width = width;
     long n_pieces = pieces(n_rows, width, &n.rows_a_piece);
-    share(norm_back_piece, &n, n_pieces, n_threads);
+    run(norm_back_piece, &n, n_pieces, n_threads);
 }
 
 typedef struct {
@@ -240,7 +245,7 @@ void turn(int kind, const void *x, void *y, const float *cos, const float *sin, 
           long K, long n_turned, long x_b, long x_t, long x_h, long y_b, long y_t, long y_h, int n_threads) {
     Turn p = {kind, interleaved, x, y, cos, sin, T, H, K, n_turned, x_b, x_t, x_h, y_b, y_t, y_h, B * T, 0};
     long n_pieces = pieces(p.n_rows, H * K, &p.rows_a_piece);
-    share(turn_piece, &p, n_pieces, n_threads);
+    run(turn_piece, &p, n_pieces, n_threads);
 }
 
 typedef struct {
@@ -301,7 +306,7 @@ void gate(int kind, int act, const void *gate, const void *up, void *y, long n_r
     p.gate_row = gate_row;
     p.up_row = up_row;
     long n_pieces = pieces(n_rows, width, &p.rows_a_piece);
-    share(gate_piece, &p, n_pieces, n_threads);
+    run(gate_piece, &p, n_pieces, n_threads);
 }
 
 void gate_back(int kind, int act, const void *gate, const void *up, const void *dy, void *dgate, void *dup, long n_rows,
@@ -312,7 +317,7 @@ void gate_back(int kind, int act, const void *gate, const void *up, const void *
     p.gate_row = gate_row;
     p.up_row = up_row;
     long n_pieces = pieces(n_rows, width, &p.rows_a_piece);
-    share(gate_back_piece, &p, n_pieces, n_threads);
+    run(gate_back_piece, &p, n_pieces, n_threads);
 }
 
 typedef struct {
@@ -373,13 +378,13 @@ static void weights_back_piece(const void *job, long piece) {
 void weights(int kind, void *scores, long n_rows, long T, float scale, int n_threads) {
     Weights w = {.kind = kind, .weights = scores, .n_rows = n_rows, .T = T, .scale = scale};
     long n_pieces = pieces(n_rows, T, &w.rows_a_piece);
-    share(weights_piece, &w, n_pieces, n_threads);
+    run(weights_piece, &w, n_pieces, n_threads);
 }
 
 void weights_back(int kind, void *weights, void *dweights, long n_rows, long T, float scale, int n_threads) {
     Weights w = {.kind = kind, .weights = weights, .dweights = dweights, .n_rows = n_rows, .T = T, .scale = scale};
     long n_pieces = pieces(n_rows, T, &w.rows_a_piece);
-    share(weights_back_piece, &w, n_pieces, n_threads);
+    run(weights_back_piece, &w, n_pieces, n_threads);
 }
 
 /* Memory that is given back is kept for the next step: asking the system for its pages anew takes as long as the
