@@ -171,6 +171,12 @@ def test_ranks_and_alphas_of_single_modules(tmp_path: Path) -> None:
     mine = load_adapters(pf.load(tmp_path / "base"), tmp_path / "adapters", "llama")
     alphas = {part.lora.alpha for _, part in walk(mine.spec) if isinstance(part, Linear) and part.lora}
     assert alphas == {5.0, 7.0}
+    said = json.loads((tmp_path / "adapters" / CONFIG).read_text())
+    patterns = {"alpha_pattern": {r"layers\.0\..*": 9}, "rank_pattern": {"(down|no)_proj": 3}}  # as peft reads them
+    (tmp_path / "adapters" / CONFIG).write_text(json.dumps(said | patterns))
+    mine = load_adapters(pf.load(tmp_path / "base"), tmp_path / "adapters", "llama")
+    first = {part.lora.alpha for _, part in walk(mine.spec.decoder.layers[0]) if isinstance(part, Linear) and part.lora}
+    assert first == {9.0}
 
 
 def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) -> None:
@@ -183,12 +189,20 @@ def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) 
         ({"peft_type": "LOHA"}, "peft_type = 'LOHA'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"r": "many"}, "r, lora_alpha"),
+        ({"r": said["r"] + 1}, f"{CONFIG} says {said['r'] + 1}"),
+        ({"rank_pattern": {".*": 2}}, f"{CONFIG} says 2"),
+        ({"rank_pattern": {"(": 2}}, "is no pattern of names"),
+        ({"alpha_pattern": [1]}, "must be an object"),
+        ({"alpha_pattern": {"q_proj": "1"}}, "must be a finite number"),
+        ({"lora_alpha": float("inf")}, "must be a finite number"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights"),
     ):
         (folder / CONFIG).write_text(json.dumps(said | keys))
         assert must in refusal(lambda: load_adapters(base, folder, "llama"))
     (folder / CONFIG).write_text(json.dumps(said))
     for change, must in (
         ({q: torch.zeros(3, 25)}, "q_proj = "),
+        ({q: held[q].long()}, "must be floating-point numbers"),
         ({q.replace("layers.0", "layers.7"): torch.zeros(3, 24)}, "layers.7"),
         ({f"{BEFORE}model.embed_tokens.lora_embedding_A": torch.zeros(3, 5)}, "lora_embedding_A"),
     ):

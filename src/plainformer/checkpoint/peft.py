@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +44,8 @@ SAID: dict[str, tuple[Any, ...]] = {  # what peft can do besides, and what it mu
     "alora_invocation_tokens": (None,),
     "target_parameters": (None, []),
     "lora_bias": (False, None),
+    "layer_replication": (None,),
+    "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal"),  # others change the weights under them
 }
 P = TypeVar("P")
 Factors = tuple[Tensor, Tensor]
@@ -98,6 +101,10 @@ def load_adapters(model: Transformer, folder: str | Path, model_type: str) -> Tr
         if a is None or b is None or a.dim() != 2 or tuple(b.shape) != (n_out, len(a)) or a.shape[1] != n_in:
             shapes = tuple(None if one is None else tuple(one.shape) for one in (a, b))
             raise refuse(where, shapes, f"must be A (rank, {n_in}) and B ({n_out}, rank)")
+        if not (a.is_floating_point() and b.is_floating_point()):
+            raise refuse(where, (a.dtype, b.dtype), "must be floating-point numbers")
+        if (rank := patterned(said, "rank_pattern", found, said.get("r", 8))) != len(a):
+            raise refuse(where, tuple(a.shape), f"has rank {len(a)}, and {CONFIG} says {rank}")
         lora = Lora(rank=len(a), alpha=scale_of(said, found, len(a)) * len(a))
         shapes_B = {f"{one}.weight": (rows[f"{one}.weight"][0], len(a)) for one in ours}
         parts = one_in(upright(row), [b], tuple(shapes_B), shapes_B, model.spec, torch)
@@ -153,17 +160,37 @@ def settings(folder: Path) -> dict[str, Any]:
     ]
     if not isinstance(said.get("r", 8), int) or not isinstance(said.get("lora_alpha", 8), (int, float)):
         faults.append(Fault(f"{file}: r, lora_alpha", (said.get("r"), said.get("lora_alpha")), "must be numbers"))
+    if not isfinite(float(said.get("lora_alpha", 8)) if not faults else 0):
+        faults.append(Fault(f"{file}: lora_alpha", said["lora_alpha"], "must be a finite number"))
+    faults += [fault for key in ("rank_pattern", "alpha_pattern") for fault in pattern_faults(file, key, said.get(key))]
     if faults:
         raise PlainformerError(faults)
     return said
 
 
+def pattern_faults(file: Path, key: str, patterns: Any) -> Iterator[Fault]:
+    if not isinstance(patterns, dict | None):
+        yield Fault(f"{file}: {key}", patterns, "must be an object of patterns and numbers")
+        return
+    for pattern, value in (patterns or {}).items():
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError):
+            yield Fault(f"{file}: {key}", pattern, "is no pattern of names")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            yield Fault(f"{file}: {key}: {pattern}", value, "must be a finite number")
+
+
 def scale_of(said: Mapping[str, Any], module: str, rank: int) -> float:
     """By how much B A counts: alpha / rank, or alpha / sqrt(rank) (Kalajdzievski 2023)."""
-    patterns = said.get("alpha_pattern") or {}
-    own = next((alpha for key, alpha in patterns.items() if module == key or module.endswith(f".{key}")), None)
-    alpha = float(said.get("lora_alpha", 8) if own is None else own)
+    alpha = float(patterned(said, "alpha_pattern", module, said.get("lora_alpha", 8)))
     return alpha / sqrt(rank) if said.get("use_rslora") else alpha / rank
+
+
+def patterned(said: Mapping[str, Any], key: str, module: str, unsaid: float) -> float:
+    """What is said for this module by a pattern that its name ends with, as peft matches them, or for all."""
+    patterns = said.get(key) or {}
+    return next((value for one, value in patterns.items() if re.match(rf"(.*\.)?({one})$", module)), unsaid)
 
 
 def with_loras(spec: Spec, loras: Mapping[str, Lora]) -> Spec:
