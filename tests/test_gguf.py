@@ -262,6 +262,19 @@ def test_a_header_changed_at_random_is_a_model_or_a_refusal(which: str, tmp_path
             pf.load(bad)
 
 
+def test_a_header_of_many_values_is_refused_unread(tmp_path: Path) -> None:
+    """A list of bytes is some thirty times as large in memory."""
+    start = struct.pack("<4sIQQQ1s", b"GGUF", 3, 0, 1, 1, b"a") + struct.pack("<II", 9, 0)
+    keys = b"".join(struct.pack("<Q3sI1s", 3, n.to_bytes(3, "little"), 0, b"x") for n in range(2_000_001))
+    for data in (
+        start + struct.pack("<Q", 2_000_001) + bytes(2_000_001),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 2_000_001) + keys,
+    ):
+        (tmp_path / "bad.gguf").write_bytes(data)
+        with pytest.raises(PlainformerError, match=r"bad\.gguf = .*: says over 2,000,000 values"):
+            pf.load(tmp_path / "bad.gguf")
+
+
 # --- the tokenizer inside ---------------------------------------------------------------------------------------------
 
 TEXTS = (

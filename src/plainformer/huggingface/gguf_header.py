@@ -18,6 +18,7 @@ from plainformer.records import dataclass
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 MOST_SIDES = 4
+MOST_VALUES = 2_000_000  # keys, tensors, what lists hold; the largest vocabularies with their merges are 1.3 million
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Walk:
     """Forward through a file's bytes; what would lead past their end is refused."""
 
     def __init__(self, path: str, data: mmap.mmap) -> None:
-        self.path, self.data, self.at = path, data, 0
+        self.path, self.data, self.at, self.left = path, data, 0, MOST_VALUES
 
     def take(self, n: int) -> int:
         """Where the next n bytes begin."""
@@ -48,6 +49,13 @@ class Walk:
         if self.at > len(self.data):
             raise refuse(self.path, len(self.data), "is cut short, or says lengths that it does not have")
         return begin
+
+    def count(self, n: int) -> int:
+        """So many values more; refused past what any model says."""
+        self.left -= n
+        if self.left < 0:
+            raise refuse(self.path, n, f"says over {MOST_VALUES:,} values: no model does")
+        return n
 
     def number(self, code: str) -> Any:
         return struct.unpack_from(f"<{code}", self.data, self.take(struct.calcsize(f"<{code}")))[0]
@@ -68,6 +76,7 @@ class Walk:
         each = struct.calcsize(f"<{NUMBERS[kind]}") if kind in NUMBERS else 8
         if n * each > len(self.data) - self.at:
             raise refuse(self.path, n, "is more than the file holds")
+        self.count(n)
         if kind in NUMBERS:
             return list(struct.unpack_from(f"<{n}{NUMBERS[kind]}", self.data, self.take(n * each)))
         return [self.value(kind, inside=True) for _ in range(n)]
@@ -94,10 +103,12 @@ def walked(walk: Walk, size: int) -> File:
         raise refuse(walk.path, version, "is a version that is not known here", "versions 2 and 3 are")
     keys: dict[str, Any] = {}
     for _ in range(min(n_keys, size)):
+        walk.count(1)
         name = walk.text()
         keys[name] = walk.value(walk.number("I"))
     found: dict[str, tuple[int, tuple[int, ...], int]] = {}
     for _ in range(min(n_tensors, size)):
+        walk.count(1)
         name, n_sides = walk.text(), walk.number("I")
         if n_sides > MOST_SIDES or name in found:
             raise refuse(f"{walk.path}: {name}", n_sides, "has too many sides, or stands twice")
