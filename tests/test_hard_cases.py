@@ -43,6 +43,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("generate", LONG), "no such preset"),
         (("inspect", "RUN", "--prompt", "cat", "--svg", "."), "--svg"),
         (("inspect", "RUN", "--prompt", "cat", "--svg", ""), "--svg"),
+        (("inspect", "RUN", "--prompt", "cat", "--svg", "RUN/spec.json"), "--svg"),
+        (("embed", "RUN", "cat", "--npz", "RUN/spec.json"), "--npz"),
         (("train", "TEXT", "--out", "out", "--n-layers", "999999999999"), "--n-layers"),
         (("train", "TEXT", "--out", "out", "--batch-size", "999999999999"), "-batch"),
         (("train", "TEXT", "--out", "out", "--d-model", "4000000", "--n-heads", "2"), "--d-model"),

@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.npz is not None and (args.json or not args.npz or Path(args.npz).is_dir()):
-        raise refuse("--npz", args.npz, "must be the name of a file, and goes without --json", "--npz vectors.npz")
+    if args.npz is not None and (args.json or not args.npz.endswith(".npz") or Path(args.npz).is_dir()):
+        raise refuse("--npz", args.npz, "must be the name of a .npz file, without --json", "--npz vectors.npz")
     texts = list(texts_of(args))
     if not texts:
         raise refuse("TEXT", [], "there is nothing to read", "plainformer embed MODEL 'a text' 'another'")

@@ -32,8 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.svg is not None and (not args.svg or Path(args.svg).is_dir()):
-        raise refuse("--svg", args.svg, "is no name for a file", "--svg attention.svg")
+    if args.svg is not None and (not args.svg.endswith(".svg") or Path(args.svg).is_dir()):
+        raise refuse("--svg", args.svg, "must be the name of a .svg file", "--svg attention.svg")
     wait_asleep()
     model, tokens, texts, n_tokens = opened(args.model, args.prompt)
     from plainformer.probing import attention_maps, causality, log2_odds
