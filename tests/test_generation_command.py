@@ -516,6 +516,8 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert says in err
 
 
-@pytest.mark.parametrize("flags", [(), ("w9", "--npz", "."), ("w9", "--npz", "v.npz", "--json"), ("w9", "--npz", "v.txt")])
+@pytest.mark.parametrize(
+    "flags", [(), ("w9", "--npz", "."), ("w9", "--npz", "v.npz", "--json"), ("w9", "--npz", "v.txt")]
+)
 def test_embed_refuses_what_cannot_be(flags: Sequence[str], folders: Any, ask: Asked) -> None:
     assert ask("embed", str(folders["bert base"][0]), *flags)[:2] == (2, "")

@@ -252,6 +252,14 @@ def test_all_faults_are_told_at_once_in_the_files_own_words() -> None:
         ("t5-small", {"feed_forward_proj": "gated-magic"}, "feed_forward_proj = 'gated-magic'"),
         ("nemotron-3-nano", {"hybrid_override_pattern": "MX"}, "no such kind of layer is known"),
         ("gemma-4-26b-a4b", {"audio_config": {"hidden_size": 8}}, "audio_config"),
+        ("llama-3-8b", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "rope_theta": 1}, "rope_theta = 1"),
+        (
+            "llama-3-8b",
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 2, "high_freq_factor": 2}},
+            "must be above low_freq_factor",
+        ),
+        ("phi-4", {"partial_rotary_factor": 1e308}, "partial_rotary_factor = 1e+308"),
+        ("llama-3-8b", {"max_position_embeddings": 10**30}, "must be at most"),
     ],
 )
 def test_what_a_spec_cannot_say_is_refused_by_its_key(name: str, changes: Config, words: str) -> None:
@@ -264,6 +272,20 @@ def test_a_tower_that_a_file_leaves_to_its_class_is_not_left_out() -> None:
     assert "vision_config" in refusal(config | {"architectures": ["Llama4ForConditionalGeneration"]})
     alone = read(config | {"architectures": ["Llama4ForCausalLM"]}).spec
     assert Ledger.of(alone).total == Ledger.of(read(config["text_config"]).spec).total
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA_3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x", True])
+@pytest.mark.parametrize(
+    "said, key",
+    [(YARN, key) for key in ("factor", "beta_fast", "beta_slow", "original_max_position_embeddings")]
+    + [(LLAMA_3, key) for key in ("factor", "low_freq_factor", "high_freq_factor")],
+)
+def test_frequencies_that_cannot_be_are_refused_by_their_key(said: Config, key: str, value: object) -> None:
+    assert f"rope_scaling.{key} = " in refusal(config_of("llama-3-8b") | {"rope_scaling": said | {key: value}})
 
 
 def test_an_unknown_scaling_is_named_and_changes_no_size() -> None:

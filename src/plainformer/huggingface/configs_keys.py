@@ -31,6 +31,9 @@ HEADED: tuple[str, ...] = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForCond
 HEADED += ("DoubleHeadsModel", "MTModel")
 ANSWERING = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification", "ForMultipleChoice")
 OWN_HEAD = "is no class that is known here: what its head holds cannot be said"
+MOST_COUNT = 10**15  # of anything: what is more, no machine counts through
+ABOVE_0 = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor", "attention_factor"}
+ABOVE_0 |= {"original_max_position_embeddings"}
 ROPE_BESIDE = {"rope_theta", "rope_type", "type", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
 
 
@@ -73,6 +76,8 @@ class Keys:
             self.fault(name, value, "is missing, and this model has no size without it")
         elif isinstance(value, bool) or not isinstance(value, int) or value < least:
             self.fault(name, value, f"must be a whole number of at least {least}")
+        elif value > MOST_COUNT:
+            self.fault(name, value, f"must be at most {MOST_COUNT:,}")
         else:
             return value
         return 1
@@ -300,7 +305,10 @@ class Keys:
         """Which part of each head is turned."""
         inside = self.beside(self.rope(layer_type), "rope_parameters")
         share = self.real("partial_rotary_factor", "rotary_pct", default=default)
-        return inside.real("partial_rotary_factor", default=share)
+        share = inside.real("partial_rotary_factor", default=share)
+        if not 0 <= share <= 1:
+            self.fault("partial_rotary_factor", share, "must be a share, of at most 1")
+        return min(max(share, 0.0), 1.0)
 
     def scaling(self, max_seq_len: int, layer_type: str | None = None) -> Scaling | None:
         """How the rotary frequencies are stretched, every setting said. An unknown kind changes no size: noted."""
@@ -308,11 +316,7 @@ class Keys:
         kind = str(said.get("rope_type", said.get("type", "default")))
         if kind in ("default", "mrope"):
             return None
-        settings = {
-            name: float(value)
-            for name, value in said.items()
-            if name not in ROPE_BESIDE and isinstance(value, (int, float))
-        }
+        settings = self.numbers_of(said)
         if kind in ("longrope", "su"):
             return self.longrope(said, max_seq_len)
         if kind in ("llama3", "yarn"):
@@ -322,6 +326,12 @@ class Keys:
         if kind == "dynamic":
             settings["original_max_position_embeddings"] = float(max_seq_len)
             self.note("Dynamic scaling sets in beyond max_position_embeddings, which is where a row ends here.")
+        if kind == "yarn" and self.theta(layer_type=layer_type) == 1:
+            self.fault("rope_theta", 1, "must be above 1: YaRN divides by its logarithm")
+        if kind == "llama3" and not settings.get("low_freq_factor", 0) < settings.get("high_freq_factor", 1):
+            self.fault(
+                "rope_scaling.high_freq_factor", settings.get("high_freq_factor"), "must be above low_freq_factor"
+            )
         ordered = tuple(sorted(settings.items()))
         match kind:
             case "linear" | "dynamic" | "llama3" | "yarn":
@@ -329,10 +339,22 @@ class Keys:
         self.note(f"The rotary positions are scaled in a way named {kind}, which is kept but not understood.")
         return Scaling(kind="other", settings=ordered)
 
+    def numbers_of(self, said: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers among rotary settings; a fault for each that no frequency can be made of."""
+        settings = {}
+        for name, value in said.items():
+            wrong = not isinstance(value, (int, float)) or not abs(value) < MOST_COUNT
+            if name in ABOVE_0 and (wrong or isinstance(value, bool) or value <= 0):
+                self.fault(f"rope_scaling.{name}", value, "must be a number above 0")
+            elif name not in ROPE_BESIDE and not wrong:
+                settings[name] = float(value)
+        return settings
+
     def longrope(self, said: Mapping[str, Any], max_seq_len: int) -> Scaling:
         """A divisor for each pair of a head, another past the first context; sharper by how far that is left behind."""
         first = self.count("original_max_position_embeddings", default=max_seq_len)
-        first = int(said.get("original_max_position_embeddings", first))
+        numbers = self.numbers_of(said)
+        first = int(numbers.get("original_max_position_embeddings", first))
         settings = {"original_max_position_embeddings": float(first)}
         for name in ("short_factor", "long_factor"):
             factors = said.get(name)
@@ -340,7 +362,7 @@ class Keys:
                 self.fault(f"rope_scaling.{name}", factors, "must be a list of numbers above 0")
                 return Scaling(kind="other", settings=())
             settings |= {f"{name}.{i}": float(one) for i, one in enumerate(factors)}
-        factor, told = said.get("factor", max_seq_len / max(first, 2)), said.get("attention_factor")
+        factor, told = numbers.get("factor", max_seq_len / max(first, 2)), numbers.get("attention_factor")
         sharper = sqrt(1 + log(factor) / log(max(first, 2))) if factor > 1 else 1.0
         settings["attention_factor"] = float(sharper if told is None else told)
         return Scaling(kind="longrope", settings=tuple(sorted(settings.items())))
