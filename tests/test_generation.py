@@ -329,3 +329,20 @@ def test_tokens_are_told_as_they_are_drawn() -> None:
 
 def test_a_generation_says_how_fast_it_was() -> None:
     assert Generation((decoding.Row([1], [2, 3]), decoding.Row([1], [2, 3])), 4, 0.5).tokens_per_second == 8
+
+
+@pytest.mark.parametrize("name", ["llama-dynamic", "llama-longrope"])
+def test_frequencies_that_grow_are_each_row_s_own(name: str) -> None:
+    """L4: beside a row past the first context, one that is not is read as when it is alone."""
+    model = of_weight(name)
+    row = tokens_of(model.spec, 1, 14)[0].tolist()
+    rows = [row[:5], row, row[3:13], row[:1]]
+    with torch.no_grad():
+        alone = [model(torch.tensor([one]))[0] for one in rows]
+        filled = torch.tensor([[*one, *[0] * (len(row) - len(one))] for one in rows])
+        together = model(filled, n_new=[len(one) for one in rows])
+    for want_TV, found_TV in zip(alone, together, strict=True):
+        assert (found_TV[: len(want_TV)] - want_TV).abs().max() <= 1e-12 * max(1, want_TV.abs().max())
+    prompts = [row[:7], row[3:4], row[:12], row[5:7]]
+    want = [generate(model, prompt, 3, cached=False, temperature=0).new[0] for prompt in prompts]
+    assert generate(model, prompts, 3, cached=False, temperature=0).new == want

@@ -188,15 +188,24 @@ class Where:
             self.trace[place] = tensor
 
     def turns(self, rotary: s.Rotary, dtype: torch.dtype) -> Pair:
-        """cos and sin of each pair's angle, (R, 1, T, n_dims / 2): made in float64, then rounded once."""
+        """cos and sin of each pair's angle, (R, 1, T, n_dims / 2), R = B where rows have frequencies of their own: made
+        in float64, then rounded once."""
         cos, sin = (rotary, dtype, "cos"), (rotary, dtype, "sin")
         if cos not in self.made:
-            n_tokens = max(self.starts) + self.positions_RT.shape[1]
-            by = kernels.stretch(rotary)
-            turn = kernels.frequencies(rotary, n_tokens).to(self.positions_RT.device)
+            by, turn = kernels.stretch(rotary), torch.stack([kernels.frequencies(rotary, n) for n in self.ends(rotary)])
+            turn = turn[:, None, None].to(self.positions_RT.device)
             angle = self.positions_RT[:, None, :, None] * turn
             self.made[cos], self.made[sin] = (y.mul(by).to(dtype) for y in (angle.cos(), angle.sin()))
         return self.made[cos], self.made[sin]
+
+    def ends(self, rotary: s.Rotary) -> list[int]:
+        """How long the rows are after this pass: each of them where frequencies grow with it, else the longest."""
+        n_new = self.positions_RT.shape[1]
+        lengths = self.lengths or (n_new,) * len(self.starts)
+        starts = self.starts * len(lengths) if len(self.starts) == 1 else self.starts
+        ends = [start + n for start, n in zip(starts, lengths, strict=True)]
+        grows = rotary.scaling is not None and rotary.scaling.kind in ("dynamic", "longrope")
+        return ends if grows and len(set(ends)) > 1 else [max(ends)]
 
     def slots(self, n_keys: int) -> Tensor:
         return torch.arange(n_keys, device=self.positions_RT.device)

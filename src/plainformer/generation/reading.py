@@ -106,9 +106,10 @@ class Reader:
 
     def _whole(self) -> Tensor:
         """The stream after each row, all of it read again."""
-        self.n_positions += sum(map(len, self.rows))
-        x_BTD = self.model.hidden(self._tensor(padded(self.rows)), memory=self._memory(self.heard))
-        last = torch.tensor([len(row) - 1 for row in self.rows], device=x_BTD.device)
+        lengths = list(map(len, self.rows))
+        self.n_positions += sum(lengths)
+        x_BTD = self.model.hidden(self._tensor(padded(self.rows)), n_new=lengths, memory=self._memory(self.heard))
+        last = torch.tensor(lengths, device=x_BTD.device) - 1
         return x_BTD[torch.arange(len(self.rows), device=x_BTD.device), last][:, None]
 
     def _read(self, rows: Rows, heard: Sequence[int]) -> tuple[State, Tensor]:
