@@ -497,6 +497,8 @@ def test_past_the_context_a_text_stops_slides_or_is_refused(ask: Asked, tmp_path
         ("llama", ("--source", "w9"), "this model has no encoder"),
         ("bart", ("--source", "w9", "--chat", "--prompt", "w9"), "--source"),
         ("bart", ("--source", "w9", "--beams", "0"), "--beams = 0"),
+        ("bart", ("--source", "w9", "--beams", "1000000"), "--beams = 1000000: must be at most 1,000"),
+        ("llama", ("--prompt", "w9", "--samples", "99999999999"), "--samples = 99999999999: must be at most"),
         ("bart", ("--source", "w9", "--beams", "2", "--samples", "3"), "2 beams find 2 texts at most"),
         ("bart", ("--source", "w9", "--beams", "2", "--temperature", "1"), "--temperature = 1.0: beams draw nothing"),
         ("llama", ("--prompt", "w9", "--repetition-penalty", "0"), "--repetition-penalty = 0.0"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 64  # more are written in turns: each row holds the keys and values of its whole text
 TEMPERATURE = 0.8
+MOST_SAMPLES = 1_000_000  # of each prompt
 SAME = "without chance all samples of a prompt are the same text"
 NAMES = {"n_beams": "beams"}  # flags that are called otherwise than what they set
 
@@ -238,6 +239,8 @@ def check(args: argparse.Namespace) -> None:
         faults.append(Fault("--prompt and --prompts", args.prompts, "cannot both be given"))
     if args.samples < 1:
         faults.append(Fault("--samples", args.samples, "must be at least 1"))
+    if args.samples > MOST_SAMPLES:
+        faults.append(Fault("--samples", args.samples, f"must be at most {MOST_SAMPLES:,}", "run it several times"))
     if args.max_new_tokens < 0:
         faults.append(Fault("--max-new-tokens", args.max_new_tokens, "must be at least 0"))
     if "" in args.stop:

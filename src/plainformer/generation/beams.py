@@ -19,6 +19,7 @@ from plainformer.generation.rules import Rules
 from plainformer.generation.sampling import log_probabilities
 
 Array = NDArray[Any]
+MOST_BEAMS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,9 @@ class Beams:
             raise PlainformerError(faults)
 
     def _faults(self) -> Iterator[Fault]:
-        if self.n_beams < 1:
-            yield Fault("n_beams", self.n_beams, "must be at least 1")
+        if not 1 <= self.n_beams <= MOST_BEAMS:
+            rule = "must be at least 1" if self.n_beams < 1 else f"must be at most {MOST_BEAMS:,}: each has a state"
+            yield Fault("n_beams", self.n_beams, rule)
         if not isfinite(self.length_penalty):
             yield Fault("length_penalty", self.length_penalty, "must be a finite number")
         if self.early_stopping not in (True, False, "never"):
