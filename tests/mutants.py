@@ -246,7 +246,9 @@ def nudged(name: str) -> Break:
 
 
 def wrong_pairs(original: Any) -> Any:
-    return lambda x, cos, sin, rotary: original(x, cos, sin, replace(rotary, interleaved=not rotary.interleaved))
+    return staticmethod(
+        lambda x, cos, sin, rotary: original(x, cos, sin, replace(rotary, interleaved=not rotary.interleaved))
+    )
 
 
 def slots(change: Callable[[State], None]) -> Break:

@@ -231,8 +231,18 @@ LAWS: tuple[tuple[str, Callable[[s.Spec], None], str, Break], ...] = (
         "llama",
         scores(partial(honest, score=lambda z, _: z))[1],
     ),
-    ("rotary pairs of another kind", laws.the_model_is_the_reference, "llama", breaks(m, "rotate", wrong_pairs)),
-    ("rotary pairs of another kind", laws.each_part_alone_is_the_reference, "qwen3", breaks(m, "rotate", wrong_pairs)),
+    (
+        "rotary pairs of another kind",
+        laws.the_model_is_the_reference,
+        "llama",
+        breaks(m.Attention, "rotate", wrong_pairs),
+    ),
+    (
+        "rotary pairs of another kind",
+        laws.each_part_alone_is_the_reference,
+        "qwen3",
+        breaks(m.Attention, "rotate", wrong_pairs),
+    ),
     (
         "rotary unscaled",
         laws.the_model_is_the_reference,

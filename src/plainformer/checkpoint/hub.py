@@ -94,8 +94,12 @@ class Plan:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {w.name: w.shape for w in Ledger.of(self.spec).rows}
 
-    def rows(self) -> Iterator[tuple[Row, str, tuple[str, ...], str | None]]:
+    @cached_property
+    def rows(self) -> tuple[tuple[Row, str, tuple[str, ...], str | None], ...]:
         """Each tensor to read: its row, its expected name, ours, and the name it has here."""
+        return tuple(self._rows())
+
+    def _rows(self) -> Iterator[tuple[Row, str, tuple[str, ...], str | None]]:
         for row, name, ours in placed(table_of(self.model_type), self.spec):
             experts = range(self.shapes[ours[0]][0]) if row.lies == "stacked" else (0,)
             for e in experts:
@@ -104,7 +108,7 @@ class Plan:
 
     def faults(self) -> Iterator[Fault]:
         where, seen = self.source.where, set[str]()
-        for row, name, ours, found in self.rows():
+        for row, name, ours, found in self.rows:
             if found is None and row.made:
                 continue
             if found is None:
@@ -145,7 +149,7 @@ class Plan:
         too, or else the one that most bytes have."""
         n_bytes: Counter[str] = Counter()
         buffers = {w.name for w in Ledger.of(self.spec).rows if w.buffer}
-        for _, _, ours, found in self.rows():
+        for _, _, ours, found in self.rows:
             if found is not None and ours[0] not in buffers:
                 n_bytes[self.told[found].dtype] += self.told[found].n_bytes
         named = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES.values()}
@@ -201,24 +205,25 @@ def load_source(source: Source, dtype: torch.dtype | None = None, mapped: bool =
     model.to(dtype or plan.dtype())
     expert, as_it_lies = Counter[str](), mapped and source.apart
     kept = {name for name, _ in model.named_buffers()} if dtype is None else set()
-    for row, _, ours, found in plan.rows():
+    modules = dict(model.named_modules())
+    for row, _, ours, found in plan.rows:
         if found is None:  # of a table that is made: plan_of refuses any other
-            put(model, ours[0], torch.from_numpy(sines(plan.shapes[ours[0]], np)).to(held(model, ours[0]).dtype))
+            put(modules, ours[0], torch.from_numpy(sines(plan.shapes[ours[0]], np)).to(held(modules, ours[0]).dtype))
             continue
         tensor = source.read(plan.stored[found])
         if row.lies == "stacked":
-            stack = held(model, ours[0])
+            stack = held(modules, ours[0])
             if stack.is_meta:
-                stack = put(model, ours[0], torch.empty_like(stack, device="cpu"))
+                stack = put(modules, ours[0], torch.empty_like(stack, device="cpu"))
             stack[expert[ours[0]]].copy_(tensor)
             expert[ours[0]] += 1
             continue
         for name, part in one_in(row, [tensor], ours, plan.shapes, plan.spec, torch).items():
             its_own = name in kept  # a correction is kept finer than the weights
-            dtype_here = part.dtype if its_own else held(model, name).dtype
+            dtype_here = part.dtype if its_own else held(modules, name).dtype
             if not (as_it_lies and part.dtype is dtype_here and products_read(part)):
                 part = torch.empty(part.shape, dtype=dtype_here).copy_(part)
-            put(model, name, part)
+            put(modules, name, part)
     return model.eval()
 
 
@@ -228,15 +233,15 @@ def products_read(part: Tensor) -> bool:
     return in_order and part.data_ptr() % part.element_size() == 0
 
 
-def held(model: Transformer, name: str) -> Tensor:
+def held(modules: Mapping[str, nn.Module], name: str) -> Tensor:
     """The weight or buffer of this name."""
     place, _, leaf = name.rpartition(".")
-    return cast(Tensor, getattr(model.get_submodule(place), leaf))
+    return cast(Tensor, getattr(modules[place], leaf))
 
 
-def put(model: Transformer, name: str, tensor: Tensor) -> Tensor:
+def put(modules: Mapping[str, nn.Module], name: str, tensor: Tensor) -> Tensor:
     """A tensor as the weight or buffer of this name."""
     place, _, leaf = name.rpartition(".")
-    tensor = nn.Parameter(tensor) if isinstance(held(model, name), nn.Parameter) else tensor
-    setattr(model.get_submodule(place), leaf, tensor)
+    tensor = nn.Parameter(tensor) if isinstance(held(modules, name), nn.Parameter) else tensor
+    setattr(modules[place], leaf, tensor)
     return tensor

@@ -66,7 +66,7 @@ def upright(source: Source) -> tuple[Source, list[str]]:
     """The source with every matrix whose transposed shape is the one asked for turned."""
     plan = Plan(source, source.reading.spec, plain(source.reading.model_type, source.tensors))
     wrong: list[str] = []
-    for row, _, ours, found in plan.rows():
+    for row, _, ours, found in plan.rows:
         if found is not None:
             shape, want = plan.told[found].shape, shape_of(row, plan.shapes, ours)
             if shape != want and len(shape) == 2 and shape[::-1] == want:

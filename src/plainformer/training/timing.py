@@ -45,6 +45,7 @@ def seconds_a_step(
     evaluation = 0.0
     if len(validation):
         xs, ys, first = next(passes(tokens.slice(validation), settings.context, None, spec.vocab_size))
+        scored(Scores(model), xs, ys, first, spec.vocab_size, device)  # the first one makes room in memory
         at = time.monotonic()
         scored(Scores(model), xs, ys, first, spec.vocab_size, device)
         evaluation = (time.monotonic() - at) * len(validation) / ys.size
