@@ -13,9 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from automata import COIN, UNICODE, automaton, bytes_and_end, chain, characters, coin, run_folder, text_chain, tiny_spec
 from plainformer.cli import generate as command
+from plainformer.cli.trained import device_at
+from plainformer.faults import PlainformerError
 from plainformer.generation import decoding
 from plainformer.model import Transformer
 
@@ -400,3 +403,24 @@ def test_text_comes_as_it_is_drawn(runs: dict[str, str]) -> None:
         process.stdin.close()
         assert (said, process.stdout.read()) == (b"xyzx", b"yzx\n")
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps", "cuda:7", "gpu", ""])
+def test_a_device_that_is_not_here_is_refused_with_what_is(
+    name: str, ask: Asked, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    status, out, err = ask("generate", runs["xyz"], "--prompt", "x", "--device", name)
+    assert (status, out) == (2, "")
+    assert "is not here; what is: cpu" in err
+
+
+def test_a_device_that_is_here_is_none_of_a_gpu_s_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device_at("cuda", None) == torch.device("cuda:0")
+    assert device_at("cuda:1", "bfloat16") == torch.device("cuda:1")
+    with pytest.raises(PlainformerError, match="what is: cpu, cuda:0, cuda:1"):
+        device_at("cuda:2", None)
+    with pytest.raises(PlainformerError, match="processors alone"):
+        device_at("cuda", "int8")

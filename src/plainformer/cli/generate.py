@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from unicodedata import category
 
 from plainformer.cli.asking import Asked, fitted, prompts_of, sourced, tell, turns_of
-from plainformer.cli.trained import home, trained, wait_asleep
+from plainformer.cli.trained import device_at, home, quick, trained, wait_asleep
 from plainformer.faults import Fault, PlainformerError, refuse
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "bfloat16", "int8"),
         help="weights in this form; smaller is read sooner. int8: rounded, by how much is told (as they are stored)",
     )
+    speed.add_argument("--device", default="cpu", metavar="NAME", help="where: cpu, cuda, cuda:1, mps (cpu)")
     form = parser.add_argument_group("how to say it")
     form.add_argument("--json", action="store_true", help="one object: seed, rows of new tokens and text, speed")
     form.add_argument("--logprobs", action="store_true", help="with --json: ln p of each token, by the model alone")
@@ -103,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
     prompts = list(prompts_of(args))
     if args.messages is not None:
         args.chat, args.turns = True, turns_of(args.messages)
+    device = device_at(args.device, args.dtype)
     model, tokenizer = trained(args.model, args.base)
-    quick(model, args.dtype)
+    quick(model, args.dtype, device)
     if model.spec.decoder is None:
         from plainformer.cli.filling import filled
 
@@ -202,21 +204,6 @@ def any_given(args: argparse.Namespace, *names: str) -> bool:
 def differing(one: object, other: object) -> list[tuple[str, object]]:
     """The fields of one that the other has otherwise."""
     return [(name, value) for name, value in vars(one).items() if value != vars(other)[name]]
-
-
-def quick(model: Transformer, dtype: str | None) -> None:
-    """Weights in the form that is asked for, read as fast as this machine can."""
-    import torch
-
-    from plainformer.rows import quicken
-
-    if dtype in ("float32", "bfloat16"):
-        model.to(getattr(torch, dtype))
-    _, reason, error = quicken(model, "int8" if dtype == "int8" else None)
-    if reason:
-        tell(f"{reason}: torch's own products are used, which read more slowly")
-    if error:
-        tell(f"weights in 8 bits: off by {error:.2%} (root mean square, of that of the weights)")
 
 
 def shown(text: str) -> str:

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plainformer.cli.asking import tell
 from plainformer.cli.model_argument import resolve
 from plainformer.faults import refuse
 
 if TYPE_CHECKING:
+    import torch
+
     from plainformer.model import Transformer
     from plainformer.text import Tokenizer
 
@@ -65,3 +68,35 @@ def trained(text: str, base: str | None = None) -> tuple[Transformer, Tokenizer]
     print(f"adapters of {text} on {under}", file=sys.stderr, flush=True)
     own = any(os.path.isfile(Path(text) / name) for name in ("tokenizer.json", "vocab.json", "tokenizer.model"))
     return load_adapted(Path(text), base=under), tokenizer_of(text if own else under)
+
+
+def device_at(name: str, dtype: str | None) -> torch.device:
+    """The device of this name. Refuses one that is not here, and weights in 8 bits anywhere but on a processor."""
+    import torch
+
+    there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    there += ["mps"] if torch.backends.mps.is_available() else []
+    full = "cuda:0" if name == "cuda" else name
+    if full not in there:
+        raise refuse("--device", name, f"is not here; what is: {', '.join(there)}", "leave it out for the CPU")
+    if dtype == "int8" and full != "cpu":
+        raise refuse("--dtype", dtype, f"is multiplied by processors alone, not by {full}", "--dtype bfloat16")
+    return torch.device(full)
+
+
+def quick(model: Transformer, dtype: str | None, device: torch.device) -> None:
+    """Weights in the form that is asked for, read as fast as this machine can."""
+    import torch
+
+    from plainformer.rows import quicken
+
+    if dtype in ("float32", "bfloat16"):
+        model.to(getattr(torch, dtype))
+    if device.type != "cpu":
+        model.to(device)
+        return
+    _, reason, error = quicken(model, "int8" if dtype == "int8" else None)
+    if reason:
+        tell(f"{reason}: torch's own products are used, which read more slowly")
+    if error:
+        tell(f"weights in 8 bits: off by {error:.2%} (root mean square, of that of the weights)")
