@@ -115,6 +115,8 @@ def test_no_query_hears_of_a_later_key(dtype: torch.dtype, bad: float) -> None:
     after = FusedAttention(LIBRARY)(q, k, v, None, True, 0.3)
     assert torch.equal(before[:, :, :20], after[:, :, :20])
     assert not torch.equal(before[:, :, 20:], after[:, :, 20:])
+    if bad != 1e30:  # what is no number is not hidden from those who see it
+        assert after[:, :, 20:].isnan().any(-1).all()
 
 
 def test_what_it_cannot_do_its_twin_does() -> None:

@@ -337,18 +337,14 @@ static void weights_piece(const void *job, long piece) {
         if (x != room) memcpy(room, x, (size_t)n * sizeof(float));
         for (long i = n; i < m; i++) room[i] = room[0]; /* whole vectors, and nothing of later keys */
         float most = room[0], sum = 0;
-        int bad = 0;
-#pragma omp simd reduction(max : most) reduction(| : bad)
-        for (long i = 0; i < m; i++) {
-            most = room[i] > most ? room[i] : most;
-            bad |= !(fabsf(room[i]) < INFINITY);
-        }
+#pragma omp simd reduction(max : most)
+        for (long i = 0; i < m; i++) most = room[i] > most ? room[i] : most;
 #pragma omp simd
         for (long i = 0; i < m; i++) out[i] = exponential((room[i] - most) * w->scale);
         for (long i = n; i < m; i++) out[i] = 0;
 #pragma omp simd reduction(+ : sum)
         for (long i = 0; i < m; i++) sum += out[i];
-        float by = bad ? NAN : 1.0f / sum;
+        float by = 1.0f / sum; /* what is no number among the scores is in the sum too */
 #pragma omp simd
         for (long i = 0; i < m; i++) out[i] *= by;
         memset(out + n, 0, (size_t)(w->T - n) * sizeof(float));
