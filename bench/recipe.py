@@ -25,8 +25,10 @@ from measures.kept import Kept, Key, measure_all
 from measures.runs import Change, run_folder
 
 from plainformer import records
+from plainformer.presets import presets
 from plainformer.spec import Activation, Attention, FeedForward, Head, Linear, NormedLinear, Spec
 from plainformer.training import carry_on, loss, optimizers
+from plainformer.training.peak import step_flops
 from plainformer.training.recipe import Settings
 from plainformer.training.schedule import Shape
 from plainformer.training.starting import settings_of
@@ -101,14 +103,28 @@ def sized(context: float = 1, rows: float = 1) -> Other:
     def change(spec: Spec, was: Settings) -> tuple[Spec, Settings]:
         n_positions, n_rows = round(was.context * context), round(was.batch_size * rows)
         n_steps = round(was.steps * was.context * was.batch_size / (n_positions * n_rows))
-        longer = n_steps / was.steps
-        then = replace(was.schedule, steps=n_steps, decay_from=round(was.schedule.decay_from * longer))
-        sizes = {"context": n_positions, "batch_size": n_rows, "micro_batch": n_rows, "steps": n_steps}
-        return records.replace(spec, max_seq_len=n_positions), replace(
-            was, schedule=then, eval_every=n_steps, save_every=n_steps, **sizes
-        )
+        sizes = {"context": n_positions, "batch_size": n_rows, "micro_batch": n_rows}
+        return records.replace(spec, max_seq_len=n_positions), replace(with_steps(was, n_steps), **sizes)
 
     return Other(change)
+
+
+def shaped(n_layers: int, d_model: int, n_heads: int) -> Other:
+    """A model of another size, for as many steps as make as many operations."""
+
+    def change(spec: Spec, was: Settings) -> tuple[Spec, Settings]:
+        sizes = {"max_seq_len": spec.max_seq_len, "n_layers": n_layers, "d_model": d_model, "n_heads": n_heads}
+        other = presets.trainable(was.preset, vocab_size=spec.vocab_size, **sizes)
+        n_steps = round(was.steps * step_flops(spec, was) / step_flops(other, was))
+        return other, with_steps(was, n_steps)
+
+    return Other(change)
+
+
+def with_steps(was: Settings, n_steps: int) -> Settings:
+    """So many in all, the rate decayed over them."""
+    then = replace(was.schedule, steps=n_steps, decay_from=round(was.schedule.decay_from * n_steps / was.steps))
+    return replace(was, schedule=then, steps=n_steps, eval_every=n_steps, save_every=n_steps)
 
 
 # --- other parts ------------------------------------------------------------------------------------------------------
@@ -180,6 +196,11 @@ CHOICES = (
     Choice("decay of the rate", "{schedule.shape}, late", {"cosine": shape("cosine"), "none": shape("constant")}),
     Choice("steps before the decay", "{schedule.decay_from}", {"none": steady(0), "70%": steady(0.7)}),
     Choice("warm-up", "{schedule.warmup} steps", {"none": schedule(warmup=0)}),
+    Choice(
+        "layers, width, as many operations",
+        "3, 96",
+        {"2, 96": shaped(2, 96, 6), "4, 128": shaped(4, 128, 4), "6, 128": shaped(6, 128, 4)},
+    ),
     Choice(
         "context, as many tokens a step",
         "{context}",

@@ -122,7 +122,7 @@ def our_turn(run: Run) -> Turn:
     """`plainformer train`'s own step: batch, gradients, checks, clipping, optimisers."""
 
     def turn(n_steps: int) -> list[float]:
-        with exact(run.settings.threads, run.settings.compile):
+        with exact(run.settings.threads // run.lanes, run.settings.compile):
             return [float(run.update()) for _ in range(n_steps)]
 
     return turn

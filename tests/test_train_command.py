@@ -26,9 +26,11 @@ from plainformer.text import split
 from plainformer.training import board, carry_on, check_resume, forecast, saving, start, starting
 from plainformer.training import run as in_memory
 from plainformer.training.journal import Journal
+from plainformer.training.lanes import threads
 from plainformer.training.processes import Processes
 from plainformer.training.recipe import Settings
 from plainformer.training.spikes import Spikes
+from plainformer.training.starting import settings_of
 from runs import SHORT, SMALL, metrics, some_text, tiny_run, write_text
 from together import started
 
@@ -270,11 +272,12 @@ def test_minutes_become_steps_that_are_frozen_with_the_run(
     flags = (*SMALL, "--batch-size", 4, "--quiet", "--minutes")
     status, out, _ = ask("train", text, "--out", tmp_path / "short", *flags, 1e-5, "--json")
     assert (status, json.loads(out)["step"]) == (0, 1)
-    monkeypatch.setattr(starting, "within", lambda asked, *_: (asked, 7))  # what the time was found to hold
+    monkeypatch.setattr(starting, "within", lambda asked, *_: (asked, 7, 1.5))  # what the time was found to hold
     status, out, _ = ask("train", text, "--out", tmp_path / "run", *flags, 0.5, "--json")
     settings = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["settings"]
     assert (status, json.loads(out)["step"], settings["steps"], settings["schedule"]["steps"]) == (0, 7, 7, 7)
-    monkeypatch.setattr(starting, "within", lambda asked, *_: (asked, 9))
+    assert json.loads(out)["planned"]["seconds"] == 1.5
+    monkeypatch.setattr(starting, "within", lambda asked, *_: (asked, 9, 1.5))
     status, _, err = ask("train", text, "--out", tmp_path / "run", *flags, 0.5, "--resume")
     assert (status, "nothing to do" in err) == (0, True)
 
@@ -429,10 +432,13 @@ def test_weights_that_blew_up_are_never_saved(tmp_path: Path, ask: Ask) -> None:
 
 
 def killed_and_resumed(folder: Path, words: tuple[object, ...], n_kills: int, seed: int) -> tuple[int, int]:
-    """Kill a run that saves each step, then let it end; hold it against one that was let be."""
-    assert main([str(word) for word in ("train", *words, "--out", folder / "whole")]) == 0
+    """Kill a run that saves each step, then let it end; hold it against one that was let be. On two threads."""
+    with threads(2):
+        assert main([str(word) for word in ("train", *words, "--out", folder / "whole")]) == 0
     asked = json.loads((folder / "whole" / "run.json").read_text(encoding="utf-8"))["asked"]
-    start([folder / "text.txt"], folder / "run", asked)
+    with threads(2):
+        start([folder / "text.txt"], folder / "run", asked)
+    assert settings_of(folder / "run").lanes == 2
     met = killed(folder / "run", random.Random(seed), n_kills)
     carry_on(folder / "run", quiet=True)
     assert same_weights(folder / "whole", folder / "run")

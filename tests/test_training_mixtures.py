@@ -203,5 +203,5 @@ def test_l6_a_mixture_s_run_goes_on_to_the_bit(tmp_path: Path) -> None:
 
 def test_the_preset_is_as_much_work_a_token_as_the_dense_one() -> None:
     mixed, dense = (Ledger.of(presets[name]) for name in ("small-moe", "small"))
-    assert mixed.active == dense.total + len(presets["small"].main.layers) * 8 * 128  # the routers
+    assert mixed.active == dense.total + len(presets["small"].main.layers) * 8 * presets["small"].d_model  # the routers
     assert mixed.total > 2.5 * dense.total

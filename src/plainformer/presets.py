@@ -151,10 +151,10 @@ PUBLISHED: dict[str, Recipe] = {
 # Shapes to train: all but the vocabulary, which comes from the tokenizer.
 TRAINABLE: dict[str, Recipe] = {
     "tiny": ("llamas.small", {"max_seq_len": 64, "d_model": 64, "n_layers": 2, "n_heads": 4}),
-    "small": ("llamas.small", {"max_seq_len": 256, "d_model": 128, "n_layers": 4, "n_heads": 2, "tied": False}),
+    "small": ("llamas.small", {"max_seq_len": 256, "d_model": 96, "n_layers": 3, "n_heads": 6, "tied": False}),
     "small-moe": (
         "mixtures.small_moe",
-        {"max_seq_len": 256, "d_model": 128, "n_layers": 4, "n_heads": 2, "tied": False},
+        {"max_seq_len": 256, "d_model": 96, "n_layers": 3, "n_heads": 6, "tied": False},
     ),
     "gpt2-style": ("decoders.gpt2", {"max_seq_len": 256, "d_model": 256, "n_layers": 6, "n_heads": 4}),
 }

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -52,11 +53,14 @@ def run(args: argparse.Namespace) -> int:
     wait_asleep()
     model, tokenizer = trained(args.model)
 
+    import torch
+
     from plainformer.text import token_bytes, write_tokens
     from plainformer.text.encoding import end_id
     from plainformer.text.gathering import gathered
     from plainformer.text.pairs import open_pairs, write_pairs
     from plainformer.training import evaluate
+    from plainformer.training.lanes import MOST_LANES, lanes_for, threads
 
     texts, end = gathered(args.text, args.field, args.documents), end_id(tokenizer)
     if end is None and texts.documents in ("ended", "apart"):
@@ -76,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
             tokens_N = write_tokens(texts, tokenizer, out, notice=notice).tokens
         told = teller(len(tokens_N) - 1)
         apart = end if texts.documents == "apart" else None
-        found = evaluate(model, tokens_N, length_V, None, args.stride, progress=told, end=apart, pairs=pairs)
+        of_text = partial(evaluate, model, tokens_N, length_V, None, args.stride, end=apart, pairs=pairs)
+        lanes = lanes_for(model.spec, MOST_LANES, torch.get_num_threads())
+        with threads(torch.get_num_threads() // lanes):
+            found = of_text(progress=told, lanes=lanes)
     assert found is not None  # nothing interrupts it
     if args.json:
         print(json.dumps(found.to_json()))

@@ -33,8 +33,9 @@ class Rung:
 
 # docs/recipe.md has the measurements.
 RUNGS = (
-    Rung(0, {"n_layers": 4, "d_model": 128, "n_heads": 2, "context": 128, "batch_size": 8}),
-    Rung(300, {"n_layers": 4, "d_model": 128, "n_heads": 2, "context": 256, "batch_size": 8}),
+    Rung(0, {"n_layers": 1, "d_model": 96, "n_heads": 6, "context": 128, "batch_size": 16}),
+    Rung(200, {"n_layers": 2, "d_model": 96, "n_heads": 6, "context": 128, "batch_size": 32}),
+    Rung(600, {"n_layers": 3, "d_model": 96, "n_heads": 6, "context": 256, "batch_size": 16}),
 )
 
 
@@ -58,9 +59,11 @@ def shaped(asked: Asked, text: Text, source: Transformer | None, n_steps: int | 
     return spec, fitted(spec, settings, asked)
 
 
-def within(asked: Asked, text: Text, source: Transformer | None, tokens: TokenFile, begun: float) -> tuple[Asked, int]:
-    """(what was asked for and what was chosen, its steps): what fits into `asked["minutes"]` from `begun`
-    (time.monotonic()), evaluations included. At least one step.
+def within(
+    asked: Asked, text: Text, source: Transformer | None, tokens: TokenFile, begun: float
+) -> tuple[Asked, int, float]:
+    """(what was asked for and what was chosen, its steps, their seconds): what fits into `asked["minutes"]` from
+    `begun` (time.monotonic()), evaluations included. At least one step.
 
     What is measured differs from time to time, so it is measured once, when a run starts, and kept with the run. The
     least shape is timed; how many steps of the others would fit is told by their operations.
@@ -81,4 +84,5 @@ def within(asked: Asked, text: Text, source: Transformer | None, tokens: TokenFi
     left = seconds - (time.monotonic() - begun) - evaluation
     more = min(MOST_EVALUATIONS - 1, int(EVALUATIONS * seconds / evaluation)) if evaluation else MOST_EVALUATIONS - 1
     n_steps = max(1, int((left - more * evaluation) / each))
-    return {"eval_every": -(-n_steps // (more + 1)), **told}, n_steps
+    told = {"eval_every": -(-n_steps // (more + 1)), **told}
+    return told, n_steps, n_steps * each + -(-n_steps // told["eval_every"]) * evaluation

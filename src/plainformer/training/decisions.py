@@ -19,6 +19,7 @@ from plainformer.presets import presets
 from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import check_lengths
+from plainformer.training.lanes import lanes_for
 from plainformer.training.material import TOKENIZER, VALIDATION, Text
 from plainformer.training.passing import compiler_missing
 from plainformer.training.recipe import DTYPES, OF_PRESET, RECIPES, Recipe, Settings
@@ -181,6 +182,7 @@ def decide(asked: Asked, text: Text, spec: Spec, steps: int | None = None) -> Se
         recompute=asked.get("recompute", "none"),
         compile=asked.get("compile", False),
         fused=fusible(asked),
+        lanes=1 if asked.get("compile") else lanes_for(spec, micro_batch, torch.get_num_threads()),
         loss_rows=loss_rows(micro_batch * context, spec.vocab_size),
     )
 

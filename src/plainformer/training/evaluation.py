@@ -21,9 +21,10 @@ from plainformer.model import Transformer, cross_entropy
 from plainformer.text import eval_blocks
 from plainformer.text.batches import apart
 from plainformer.text.pairs import Pairs, pair_passes
+from plainformer.training.lanes import side_by_side
 from plainformer.training.processes import ALONE, Processes, Scores
 
-AT_ONCE = 8192  # positions a pass
+AT_ONCE, TIMES_ON_GPU = 2048, 8  # positions a pass: what is between its products stays near the processor
 LOGITS_AT_ONCE = 1 << 24
 
 
@@ -81,6 +82,7 @@ def evaluate(
     scores: nn.Module | None = None,
     end: int | None = None,
     pairs: Pairs | None = None,
+    lanes: int = 1,
 ) -> Evaluation | None:
     """Score the text in side-by-side blocks of `context` targets, or in blocks that start every `stride` tokens.
 
@@ -90,7 +92,7 @@ def evaluate(
     asked before each pass: False gives it up, and the answer is None; `progress` is told of the targets scored so far.
     Many processes take turns at the passes, and each has the whole answer. scores: as `processes.wrapped` gave it.
     end: a token after which nothing is scored: another document begins. pairs: scored in the text's place, each from
-    its prompt, completions alone.
+    its prompt, completions alone. lanes: passes side by side, of one process (see `lanes`).
     """
     scores = scores or Scores(model)
     context = model.spec.max_seq_len if context is None else min(context, model.spec.max_seq_len)
@@ -99,13 +101,20 @@ def evaluate(
         blocks = pair_passes(pairs, context, at_once(context, len(length_V)))
     else:
         blocks = passes(tokens_N, context, stride, len(length_V))
-    while turn := list(islice(blocks, processes.world)):
+
+    def nats_of(block: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]) -> float:
+        x_BT, y_BT, first = block
+        return scored(scores, x_BT, apart(x_BT, y_BT, end), first, len(length_V), model.device)
+
+    while turn := list(islice(blocks, processes.world if processes.world > 1 else lanes)):
         if processes.any(not go_on()):
             return None
-        mine = processes.rank < len(turn)
-        x_BT, y_BT, first = turn[processes.rank if mine else 0]  # one that is left over goes along: all must take part
-        found = scored(scores, x_BT, apart(x_BT, y_BT, end), first, len(length_V), model.device)
-        nats += found if mine else 0.0
+        if processes.world == 1:
+            nats += sum(side_by_side(nats_of, turn))
+        else:
+            mine = processes.rank < len(turn)
+            found = nats_of(turn[processes.rank if mine else 0])  # one left over goes along: all must take part
+            nats += found if mine else 0.0
         for x_BT, y_BT, first in turn:
             real = apart(x_BT, y_BT, end)[:, first:]
             real = real[real >= 0]
@@ -119,7 +128,8 @@ def evaluate(
 
 def at_once(context: int, n_tokens: int) -> int:
     """Rows of a pass, as memory allows."""
-    return max(1, min(AT_ONCE // context, LOGITS_AT_ONCE // (context * n_tokens)))
+    most = AT_ONCE * (TIMES_ON_GPU if torch.cuda.is_available() else 1)
+    return max(1, min(most // context, LOGITS_AT_ONCE // (context * n_tokens)))
 
 
 def passes(

@@ -64,12 +64,16 @@ def of_json(data: Mapping[str, Any] | None) -> Forecast | None:
 
 
 def forecast(
-    spec: Spec, settings: Settings, text: Text, tokens: TokenFile | None, measured: bool | None = None
+    spec: Spec,
+    settings: Settings,
+    text: Text,
+    tokens: TokenFile | None,
+    measured: bool | None = None,
+    seconds: float | None = None,
 ) -> Forecast:
-    """measured: whether a few steps are timed for it; None: where the run is long enough."""
+    """measured: whether a few steps are timed for it; None: where the run is long enough. seconds: told already."""
     timed = settings.steps >= ENOUGH_STEPS if measured is None else measured
-    seconds = None
-    if timed and tokens is not None and text.pairs is None:
+    if seconds is None and timed and tokens is not None and text.pairs is None:
         step, evaluation = seconds_a_step(spec, settings, tokens, warm=1, timed=2)
         seconds = settings.steps * step + -(-settings.steps // settings.eval_every) * evaluation
     flops = settings.steps * step_flops(spec, settings)
@@ -95,7 +99,7 @@ def memory_of(spec: Spec, settings: Settings) -> int | None:
         return None
     if torch.cuda.is_available():  # what is saved is copied to this machine's own memory
         return weights + averages + gradient + passing
-    return 2 * (weights + averages) + gradient + passing
+    return 2 * (weights + averages) + settings.lanes * gradient + passing
 
 
 def passing_bytes(spec: Spec, settings: Settings) -> int | None:

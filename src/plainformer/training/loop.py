@@ -22,9 +22,10 @@ from plainformer.text.files import written_beside
 from plainformer.training.evaluation import Evaluation
 from plainformer.training.forecast import Forecast, taken
 from plainformer.training.journal import Journal, draw, rows
+from plainformer.training.lanes import threads
 from plainformer.training.processes import ALONE, Processes, Scores, whole
 from plainformer.training.progress import Progress
-from plainformer.training.run import Run
+from plainformer.training.run import Run, lanes_in
 from plainformer.training.saving import Saving
 from plainformer.training.spikes import IN_A_ROW
 from plainformer.training.starting import Sample, settings_of, titled
@@ -77,25 +78,24 @@ def stopping() -> Iterator[Stop]:
 
 
 @contextmanager
-def exact(threads: int, compiled: bool) -> Iterator[None]:
+def exact(n_threads: int, compiled: bool) -> Iterator[None]:
     """Sums in one order: as many threads as the run was started with, and algorithms that give the same bits. Of the
     two ways to ask for those, the one that asks torch.compile too loads it first: seconds, where nothing is compiled.
     """
-    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    before = torch.get_deterministic_debug_mode()
     memory = cast(Any, torch.utils.deterministic)  # its one setting is not in its stubs
     filling = memory.fill_uninitialized_memory
-    torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
     if compiled:
         torch.use_deterministic_algorithms(True)
     memory.fill_uninitialized_memory = False
     try:
-        yield
+        with threads(n_threads):
+            yield
     finally:
-        torch.set_num_threads(before[0])
         if compiled:
             torch.use_deterministic_algorithms(False)
-        torch.set_deterministic_debug_mode(before[1])
+        torch.set_deterministic_debug_mode(before)
         memory.fill_uninitialized_memory = filling
 
 
@@ -123,7 +123,7 @@ def carry_on(
 
         processes.led(take)
         settings = settings_of(folder)
-        with exact(settings.threads, settings.compile), processes.together():
+        with exact(settings.threads // lanes_in(settings, processes), settings.compile), processes.together():
             run = Run(folder, processes)
             kept_rows = closing(Journal(folder, run.step, processes.first, board))
             with kept_rows as journal, Saving(folder, processes) as saving:

@@ -17,6 +17,7 @@ from plainformer.checkpoint.runs import share_of
 from plainformer.faults import refuse
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
+from plainformer.training.lanes import side_by_side
 from plainformer.training.processes import whole
 from plainformer.training.recipe import Rates, Settings
 from plainformer.training.uncompiled import left_alone
@@ -46,11 +47,11 @@ class Muon(Optimizer):
         w <- (1 - lr decay) w - lr sqrt(max(1, n_out / n_in)) orthogonal((1 - momentum) g + momentum m)
 
     Weights with more axes than two are stacks of matrices (experts). Matrices of one shape, turned or not, are made
-    orthogonal together: one batched product in place of many. `dtype` is that of the orthogonalisation; None: of the
-    weights. `found_inf`, set on the optimiser as torch's scalers set it: a number that is 1 where the gradients are not
-    to be followed; nothing is then moved or remembered, and nobody waits to see it. Of weights that processes keep in
-    shares each process gathers every matrix, makes all of them orthogonal, and moves its own share: the momentum is
-    shared, the products are done by each.
+    orthogonal together: one batched product in place of many, in `lanes` side by side. `dtype` is that of the
+    orthogonalisation; None: of the weights. `found_inf`, set on the optimiser as torch's scalers set it: a number that
+    is 1 where the gradients are not to be followed; nothing is then moved or remembered, and nobody waits to see it. Of
+    weights that processes keep in shares each process gathers every matrix, makes all of them orthogonal, and moves its
+    own share: the momentum is shared, the products are done by each.
     """
 
     def __init__(
@@ -60,8 +61,9 @@ class Muon(Optimizer):
         momentum: float = 0.95,
         weight_decay: float = 0.0,
         dtype: torch.dtype | None = None,
+        lanes: int = 1,
     ) -> None:
-        self.dtype = dtype
+        self.dtype, self.lanes = dtype, lanes
         self.found_inf: Tensor | None = None
         super().__init__(weights, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
@@ -85,25 +87,34 @@ class Muon(Optimizer):
             self.move(group, weights, list(ahead))
 
     def move(self, group: Mapping[str, Any], weights: list[Tensor], ahead: list[Tensor]) -> None:
-        """Add the orthogonal matrices, those of one shape computed together."""
+        """Add the orthogonal matrices, those of one shape computed together, every lane's own share of them."""
         alike: dict[tuple[int, int], list[int]] = {}
         for i, w in enumerate(weights):
             alike.setdefault((min(w.shape[-2:]), max(w.shape[-2:])), []).append(i)
-        for (n_short, n_long), members in alike.items():
-            full = (whole(ahead[i]) for i in members)
-            wide = (x if x.shape[-1] == n_long else x.mT for x in full)
-            stack_NRC = torch.cat([x.reshape(-1, n_short, n_long) for x in wide])
-            done_NRC = orthogonal(stack_NRC.to(self.dtype or stack_NRC.dtype))
-            sizes = [weights[i].numel() // (n_short * n_long) for i in members]
-            for i, part in zip(members, done_NRC.split(sizes), strict=True):
-                w = weights[i]
-                turned = part if w.shape[-1] == n_long else part.mT
-                n_out, n_in = w.shape[-2:]
-                before = None if self.found_inf is None else w.clone()
-                w.mul_(1 - group["lr"] * group["weight_decay"])
-                w.add_(share_of(turned.reshape(w.shape), w), alpha=-group["lr"] * max(1.0, n_out / n_in) ** 0.5)
-                if before is not None and self.found_inf is not None:
-                    w.copy_(torch.where(self.found_inf > 0, before, w))
+
+        @torch.no_grad()  # each thread says it for itself
+        def some(lane: int) -> None:
+            for (n_short, n_long), all_members in alike.items():
+                if not (members := all_members[lane :: self.lanes]):
+                    continue
+                full = (whole(ahead[i]) for i in members)
+                wide = (x if x.shape[-1] == n_long else x.mT for x in full)
+                stack_NRC = torch.cat([x.reshape(-1, n_short, n_long) for x in wide])
+                done_NRC = orthogonal(stack_NRC.to(self.dtype or stack_NRC.dtype))
+                sizes = [weights[i].numel() // (n_short * n_long) for i in members]
+                for i, part in zip(members, done_NRC.split(sizes), strict=True):
+                    turned = part if weights[i].shape[-1] == n_long else part.mT
+                    self.add(group, weights[i], turned.reshape(weights[i].shape))
+
+        side_by_side(some, range(self.lanes))
+
+    def add(self, group: Mapping[str, Any], w: Tensor, matrix: Tensor) -> None:
+        n_out, n_in = w.shape[-2:]
+        before = None if self.found_inf is None else w.clone()
+        w.mul_(1 - group["lr"] * group["weight_decay"])
+        w.add_(share_of(matrix, w), alpha=-group["lr"] * max(1.0, n_out / n_in) ** 0.5)
+        if before is not None and self.found_inf is not None:
+            w.copy_(torch.where(self.found_inf > 0, before, w))
 
 
 class Adam(AdamW):
@@ -146,8 +157,8 @@ class Optimizers:
     ask for no gradient, as those beside adapters, are in none of them.
     """
 
-    def __init__(self, model: Transformer, rates: Rates, dtype: torch.dtype | None = None) -> None:
-        """dtype: of Muon's orthogonalisation."""
+    def __init__(self, model: Transformer, rates: Rates, dtype: torch.dtype | None = None, lanes: int = 1) -> None:
+        """dtype: of Muon's orthogonalisation; lanes: that share it."""
         self.rates = rates
         self.named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         groups: dict[str, list[Tensor]] = {}
@@ -155,7 +166,7 @@ class Optimizers:
             groups.setdefault(self.group_of(w.kind, len(w.shape)), []).append(self.named[w.name])
         self.inner: list[Optimizer] = []
         if matrices := groups.pop("muon", []):
-            self.inner.append(Muon(matrices, rates.matrices, rates.momentum, rates.decay, dtype))
+            self.inner.append(Muon(matrices, rates.matrices, rates.momentum, rates.decay, dtype, lanes))
         plain = [
             {"params": members, "lr": rates.of(name), "weight_decay": rates.decay if name == "matrices" else 0.0}
             for name, members in groups.items()
@@ -214,5 +225,7 @@ class Optimizers:
             owner[weight].state[weight][key] = tensor.to(weight.device, copy=True)  # not the file's own bytes
 
 
-def optimizers_for(model: Transformer, settings: Settings) -> Optimizers:
-    return Optimizers(model, settings.rates, torch.bfloat16 if settings.dtype == "bfloat16" else None)
+def optimizers_for(model: Transformer, settings: Settings, lanes: int | None = None) -> Optimizers:
+    """lanes: None: the settings' own."""
+    dtype = torch.bfloat16 if settings.dtype == "bfloat16" else None
+    return Optimizers(model, settings.rates, dtype, settings.lanes if lanes is None else lanes)

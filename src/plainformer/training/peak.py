@@ -11,6 +11,7 @@ import torch
 from plainformer.cost import Cost
 from plainformer.cost.training import Plan, operations
 from plainformer.spec import Spec
+from plainformer.training.lanes import threads
 from plainformer.training.recipe import Settings
 
 SECONDS = 0.1  # that the measuring takes for each width, at least
@@ -67,4 +68,5 @@ class Use:
 def use_of(spec: Spec, settings: Settings, seconds_a_step: float, device: torch.device, n_devices: int = 1) -> Use:
     """Of steps that took so long each. The peak is measured now."""
     done = step_flops(spec, settings) / seconds_a_step
-    return Use(done, n_devices * peak(settings.dtype, device))
+    with threads(settings.threads):
+        return Use(done, n_devices * peak(settings.dtype, device))

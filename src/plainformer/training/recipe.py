@@ -52,7 +52,7 @@ class Recipe:
 MUON = Recipe(
     initial="zero_out",
     rates=Rates(optimizer="muon", matrices=0.03, embedding=0.02, head=0.008, rest=0.008),
-    batch_size=8,
+    batch_size=16,
     steps=900,
     shape="linear",
     warmup=10,
@@ -101,6 +101,7 @@ class Settings:
     recompute: Recompute = "none"  # of activations: kept, or made again on the way back
     compile: bool = False  # each layer's training pass, by torch
     fused: bool = False  # the steps between its products, by `fused`
+    lanes: int = 1  # a micro-batch's rows in as many parts, side by side: each has its share of the threads
     loss_rows: int = 0  # positions whose logits are there at once; 0: all of a micro-batch's
 
     def to_json(self) -> dict[str, Any]:

@@ -24,9 +24,10 @@ from plainformer.training.evaluation import Evaluation, evaluate
 from plainformer.training.finetuning import choose_trained
 from plainformer.training.material import TOKENS, pairs_of, tell
 from plainformer.training.optimizers import optimizers_for
-from plainformer.training.passing import as_decided
+from plainformer.training.passing import as_decided, as_it_is
 from plainformer.training.peak import Use, use_of
 from plainformer.training.processes import ALONE, COMPILING, TIMEOUT, Processes, Scores
+from plainformer.training.recipe import Settings
 from plainformer.training.saving import Saving
 from plainformer.training.spikes import IN_A_ROW, Spikes
 from plainformer.training.starting import settings_of
@@ -37,6 +38,11 @@ def read_late(processes: Processes) -> bool:
     """Whether a step's loss is read when the next one is on its way: a GPU that is asked at once must be waited for.
     Not of weights in shares, whose checks ask every process."""
     return processes.device.type == "cuda" and not processes.shard
+
+
+def lanes_in(settings: Settings, processes: Processes) -> int:
+    """The run's lanes; of one process among many none beside its own: torch's engines watch one pass at a time."""
+    return settings.lanes if processes.world == 1 and not processes.shard else 1
 
 
 class Late:
@@ -93,7 +99,8 @@ class Run:
         else:  # DDP is made for weights as they are: their dtype is the checkpoint's
             fill(self.model, saved)
             self.scores = processes.wrapped(self.model)
-        self.optimizers = optimizers_for(self.model, self.settings)
+        self.lanes = lanes_in(self.settings, processes)
+        self.optimizers = optimizers_for(self.model, self.settings, self.lanes)
         self.optimizers.restore(optimizer_of(saved, self.optimizers.named), str(saved / OPTIMIZER))
         self.traffic: Traffic = {}  # of the last step: each mixture's tokens by expert
         how = self.settings.context, self.settings.batch_size, self.settings.seed
@@ -172,7 +179,7 @@ class Run:
         self.optimizers.clear()
         self.traffic = {}
         how = settings.micro_batch, settings.dtype, self.traffic, processes, self.scores, settings.loss_rows
-        return x_BT, y_BT, self.tokenizer.n_tokens, *how
+        return x_BT, y_BT, self.tokenizer.n_tokens, *how, self.lanes
 
     def outcome(self) -> float:
         """The loss of the oldest step that was not asked for yet. Raises BadStep where it was bad."""
@@ -207,17 +214,20 @@ class Run:
         return use_of(self.model.spec, self.settings, seconds_a_step, processes.device, processes.world)
 
     def evaluate(self, go_on: Callable[[], bool]) -> Evaluation | None:
-        """The whole validation part; None where there is none, or where it was given up."""
+        """The whole validation part, by the model's own passes, as `plainformer eval` reads it; None where there is
+        none, or where it was given up."""
         if not len(self.validation):
             return None
-        return evaluate(
-            self.model,
-            self.tokens.slice(self.validation),
-            self.length_V,
-            self.settings.context,
-            go_on=go_on,
-            processes=self.processes,
-            scores=self.scores if self.processes.shard else Scores(self.model),
-            end=self.end,
-            pairs=None if self.pairs is None else self.pairs.part(self.validation),
-        )
+        with as_it_is(self.model):
+            return evaluate(
+                self.model,
+                self.tokens.slice(self.validation),
+                self.length_V,
+                self.settings.context,
+                go_on=go_on,
+                processes=self.processes,
+                scores=self.scores if self.processes.shard else Scores(self.model),
+                end=self.end,
+                pairs=None if self.pairs is None else self.pairs.part(self.validation),
+                lanes=self.lanes,
+            )

@@ -94,10 +94,11 @@ def start(
         if n_parameters > MANY_PARAMETERS or len(spec.main.layers) > MANY_LAYERS:
             tell(f"making {n_parameters:,} parameters in {len(spec.main.layers):,} layers")
         tokens = TokenFile.open(part / TOKENS, tokenizer)
+        seconds = None
         if "minutes" in asked:
             if text.pairs is not None:
                 raise refuse("--minutes", asked["minutes"], "is measured on a text, not on pairs", "give --steps")
-            told, n_steps = within(asked, text, source, tokens, begun)
+            told, n_steps, seconds = within(asked, text, source, tokens, begun)
             spec, settings = shaped(told, text, source, n_steps)
         model = first_weights(spec, settings, source)
         dump(part / "spec.json", to_json(spec))
@@ -110,7 +111,7 @@ def start(
                 "text": facts(words, asked),
                 "tokens": {"all": text.n_tokens, "train": text.n_train, "validation": text.n_validation},
                 "parameters": sum(w.numel() for w in model.parameters()),
-                "planned": forecast(spec, settings, text, tokens).to_json(),
+                "planned": forecast(spec, settings, text, tokens, seconds=seconds).to_json(),
                 "machine": machine(),
                 "versions": versions(),
             },

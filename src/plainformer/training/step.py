@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from plainformer.model import Transformer
 from plainformer.training.balance import Traffic, choices, mixtures, unevenness
+from plainformer.training.lanes import gradients_of
 from plainformer.training.loss import Targets
 from plainformer.training.optimizers import Optimizers
 from plainformer.training.processes import ALONE, Processes, Scores, whole
@@ -61,9 +63,11 @@ def gradients(
     processes: Processes = ALONE,
     scores: nn.Module | None = None,
     loss_rows: int = 0,
+    lanes: int = 1,
 ) -> float:
     """Add to each weight's gradient that of the loss of this batch; the loss in nats. Arguments as in `backward`."""
-    return backward(model, x_BT, y_BT, n_tokens, micro_batch, dtype, traffic, processes, scores, loss_rows).item()
+    how = micro_batch, dtype, traffic, processes, scores, loss_rows, lanes
+    return backward(model, x_BT, y_BT, n_tokens, *how).item()
 
 
 def backward(
@@ -77,6 +81,7 @@ def backward(
     processes: Processes = ALONE,
     scores: nn.Module | None = None,
     loss_rows: int = 0,
+    lanes: int = 1,
 ) -> Tensor:
     """The same, and the loss as float64 where the model is: a GPU that is asked for no number is not waited for.
 
@@ -92,12 +97,26 @@ def backward(
     and all counts are those of the whole batch. scores: the model as `processes.wrapped` gave it.
 
     loss_rows: positions whose logits are there at once (see `loss`); 0: all of a part's.
+
+    lanes: how many threads share a part's rows (see `lanes`); 1 of a mixture, and of one process among many.
     """
     mixed, scores = mixtures(model.spec), scores or Scores(model)
     n_targets, total = processes.added((y_BT >= 0).sum()), torch.zeros((), dtype=torch.float64, device=x_BT.device)
     parts = list(zip(x_BT.split(micro_batch), y_BT.split(micro_batch), strict=True))
     balanced = any(part.balance for _, part in mixed)
     counts = counted(scores, parts, dtype, processes) if balanced and len(parts) > 1 else None
+    if lanes > 1:
+
+        def loss_of(some_MT: Tensor, targets_MT: Tensor) -> Tensor:
+            with products_in(dtype, x_BT.shape[1]):  # which products are rounded is said for each thread
+                nats, _ = scores(some_MT, 0, False, Targets(targets_MT, n_tokens, loss_rows))
+            return cast(Tensor, nats / n_targets.clamp(min=1))
+
+        weights = [w for w in model.parameters() if w.requires_grad]
+        with products_in(dtype, x_BT.shape[1]):  # and which kernels run, for all of them
+            for part in parts:
+                total += gradients_of(loss_of, weights, *part, min(lanes, len(part[0])))
+        return total
     for n_done, (some_MT, targets_MT) in enumerate(parts, start=1):
         with processes.quiet(scores, last=n_done == len(parts)):
             with products_in(dtype, x_BT.shape[1], x_BT.device.type):

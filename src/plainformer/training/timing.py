@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from itertools import islice
 
 import torch
 
@@ -11,8 +13,9 @@ from plainformer.spec import Spec
 from plainformer.text import Batches, TokenFile, split
 from plainformer.training.evaluation import passes, scored
 from plainformer.training.finetuning import choose_trained
+from plainformer.training.lanes import side_by_side, threads
 from plainformer.training.optimizers import optimizers_for
-from plainformer.training.passing import as_decided
+from plainformer.training.passing import as_decided, as_it_is
 from plainformer.training.peak import wait_for
 from plainformer.training.processes import Scores
 from plainformer.training.recipe import Settings
@@ -32,21 +35,27 @@ def seconds_a_step(
     as_decided(model, settings, device.type)
     optimizers = optimizers_for(model, settings)
     batches = Batches(tokens.slice(train), settings.context, settings.batch_size, settings.seed)
-    times = []
-    for step in range(warm + timed):
+
+    def step_of(step: int) -> float:
         at = time.monotonic()
         x_BT, y_BT = (torch.from_numpy(block).to(device) for block in batches.at(step))
         parts = settings.micro_batch, settings.dtype
-        gradients(model, x_BT, y_BT, spec.vocab_size, *parts, loss_rows=settings.loss_rows)
+        how = partial(gradients, loss_rows=settings.loss_rows, lanes=settings.lanes)
+        how(model, x_BT, y_BT, spec.vocab_size, *parts)
         optimizers.step()
         optimizers.clear()
         wait_for(device)
-        times.append(time.monotonic() - at)
-    evaluation = 0.0
-    if len(validation):
-        xs, ys, first = next(passes(tokens.slice(validation), settings.context, None, spec.vocab_size))
-        scored(Scores(model), xs, ys, first, spec.vocab_size, device)  # the first one makes room in memory
+        return time.monotonic() - at
+
+    def evaluation_of() -> float:
+        blocks = passes(tokens.slice(validation), settings.context, None, spec.vocab_size)
+        turn = list(islice(blocks, settings.lanes))
         at = time.monotonic()
-        scored(Scores(model), xs, ys, first, spec.vocab_size, device)
-        evaluation = (time.monotonic() - at) * len(validation) / ys.size
-    return sorted(times[warm:])[timed // 2], evaluation
+        side_by_side(lambda block: scored(Scores(model), *block, n_tokens=spec.vocab_size, device=device), turn)
+        return (time.monotonic() - at) * len(validation) / sum(ys.size for _, ys, _ in turn)
+
+    with threads(settings.threads // settings.lanes):
+        times = [step_of(step) for step in range(warm + timed)]
+        with as_it_is(model):
+            found = [evaluation_of() for _ in range(2)] if len(validation) else [0.0]  # the first makes room in memory
+    return sorted(times[warm:])[timed // 2], found[-1]
