@@ -1,4 +1,5 @@
-"""Each choice of the recipe with and without: the same text, seeds and number of tokens; all else as it is."""
+"""Each choice of the recipe with and without: the same text and seeds, as many tokens or, of another size of model, as
+many operations; all else as it is."""
 
 from __future__ import annotations
 
@@ -338,8 +339,8 @@ def main() -> None:
     results = {other: [one for one in some if one is not None] for other, some in every.items()}
     said = results[RECIPE, ""][0]["settings"]
     note = (
-        f"{args.steps} steps of {said['batch_size']} rows of {said['context']}, and as many "
-        f"tokens in every row of the table; {args.seeds} seeds: the median, in brackets the least and the most; "
+        f"{args.steps} steps of {said['batch_size']} rows of {said['context']}, and as many tokens in every row of the "
+        f"table, or operations where it says so; {args.seeds} seeds: the median, in brackets the least and the most; "
         "differences seed by seed. Nats a character over the whole validation part, in side-by-side blocks of the "
         f"run's own context. {args.jobs} at a time, {threads} threads each."
     )

@@ -34,12 +34,12 @@ def shortened(said: str) -> str:
 
 
 def maps(seen: dict[str, Any]) -> str:
-    """The last head of the first layer, the last layer, and two between."""
+    """The last head of the first layer, the last layer, and of those between, two at most."""
     places = list(seen["attention"])
-    chosen = [places[i * (len(places) - 1) // 3] for i in range(4)]
+    chosen = dict.fromkeys(places[i * (len(places) - 1) // 3] for i in range(4))
     texts = ["␣" if text == " " else text for text in seen["texts"]]
     each = [(place.removeprefix("decoder."), seen["attention"][place][-1]) for place in chosen]
-    return heat_maps(each, "Where each character looks, of those before it", texts, texts, across=4, cell=11)
+    return heat_maps(each, "Where each character looks, of those before it", texts, texts, across=len(each), cell=11)
 
 
 def main() -> None:

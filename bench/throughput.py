@@ -74,7 +74,7 @@ def made_up(seed: int = 0) -> str:
     return "".join(said)
 
 
-def our_run(shape: Shape, text: Path, folder: Path, dtype: str) -> Run:
+def our_run(shape: Shape, text: Path, folder: Path, dtype: str, in_lanes: bool = True) -> Run:
     """As `plainformer train --preset gpt2-style` begins it, but for the spec, and a rate that stays, without decay."""
     asked = {
         "preset": "gpt2-style",
@@ -90,7 +90,9 @@ def our_run(shape: Shape, text: Path, folder: Path, dtype: str) -> Run:
     }
 
     def change(_: Spec, settings: Settings) -> tuple[Spec, Settings]:
-        return shape.spec(), replace(settings, rates=replace(settings.rates, decay=0.0, betas=BETAS), clip=CLIP)
+        rates = replace(settings.rates, decay=0.0, betas=BETAS)
+        lanes = settings.lanes if in_lanes else 1
+        return shape.spec(), replace(settings, rates=rates, clip=CLIP, lanes=lanes)
 
     run_folder(text, folder, asked, change)
     return Run(folder)
@@ -224,8 +226,9 @@ def rows_of(shape: Shape, n: int, taken: Mapping[str, Taken]) -> list[Row]:
 def measured(module: ModuleType, shape: Shape, text: Path, folder: Path, n_turns: int) -> tuple[int, dict[str, Taken]]:
     """(parameters, what each way took)."""
     by_default = fastest_dtype()
-    ways = {f"plainformer, {dtype}": dtype for dtype in dict.fromkeys([by_default, "float32"])}
-    runs = {what: our_run(shape, text, folder / dtype, dtype) for what, dtype in ways.items()}
+    ways: dict[str, tuple[str, bool]] = {f"plainformer, {by_default}": (by_default, True)}
+    ways |= {f"plainformer, {by_default}, one lane": (by_default, False), "plainformer, float32": ("float32", True)}
+    runs = {what: our_run(shape, text, folder / what, *how) for what, how in ways.items()}
     first = next(iter(runs.values()))
     turns = {NANOGPT: their_turn(module, shape, first)} | {what: our_turn(run) for what, run in runs.items()}
     taken = in_turns(turns, n_turns, shape.n_steps)

@@ -35,8 +35,6 @@ from plainformer.measuring import (
     tying,
 )
 from plainformer.measuring.scores import kept_bytes
-from plainformer.records import replace
-from plainformer.training.recipe import MUON
 
 WORDS = "the cat sat on the mat; the dog sat on the log. " * 60
 VALID = "the dog sat on the mat. the cat sat on the log; "
@@ -121,7 +119,7 @@ SMALL: dict[str, list[tuple[object, str, object]]] = {
     "depths": [(depths, "DEPTHS", (1,)), (depths, "RATES", (1e-2,)), (depths, "STEPS", 10), (depths, "SEEDS", (0,))],
     "caches": [(caches, "CASES", ((1, 8), (3, 6))), (caches, "SEEDS", (0, 1))],
     "checkpoints": [(checkpoints, "LAYERS", (2,)), (checkpoints, "SEEDS", (0,)), (checkpoints, "LENGTH", 16)],
-    "training": [(training, "MUON", replace(MUON, steps=10))],
+    "training": [(training, "ASKED", {"steps": 2, "n_layers": 1, "d_model": 16, "n_heads": 2, "context": 8})],
     "curves": [(curves, "STEPS", 4), (curves, "MARKS", (1, 4)), (curves, "SEEDS", (0,))],
     "ngrams": [(ngrams, "STEPS", 2), (ngrams, "LONGEST", 2), (ngrams, "SEEDS", (0,))],
     "optimisers": [(optimisers, "STEPS", 2), (optimisers, "SEEDS", (0,))],
@@ -133,9 +131,7 @@ SMALL: dict[str, list[tuple[object, str, object]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.proof] * (name == "training")) for name in SMALL]
-)
+@pytest.mark.parametrize("name", SMALL)
 def test_each_measures(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Small: every row has every column, and what is exact is as it must be."""
     for module, field, value in SMALL[name]:

@@ -172,6 +172,11 @@ def build(recipe: Recipe, changes: Sizes) -> Spec:
     return spec
 
 
+def heads(d_model: int, most: int) -> int:
+    """The most heads of one even width, up to `most`; `most` where no number of them fits."""
+    return next((n for n in range(most, 0, -1) if d_model % (2 * n) == 0), most)
+
+
 @cache
 def preset(name: str) -> Spec:
     if name in TRAINABLE:
@@ -216,10 +221,14 @@ class Presets:
     def trainable(self, name: str, *, vocab_size: int, **changes: Any) -> Spec:
         """The spec `name` with the tokenizer's vocabulary, and with changes to the sizes of its builder by their names.
 
-        What the builder derives follows the changes: trainable("small", vocab_size=65, d_model=128) narrows its heads
-        and feed-forward too. Refuses names that are not meant to be trained, and sizes that its builder lacks.
+        What the builder derives follows the changes: trainable("small", vocab_size=65, d_model=128) widens its
+        feed-forward too, and has as many heads as go into that width, at most its own. Refuses names that are not meant
+        to be trained, and sizes that its builder lacks.
         """
-        return build(recipe_of(name, TRAINABLE), {"vocab_size": vocab_size} | changes)
+        recipe = recipe_of(name, TRAINABLE)
+        if "d_model" in changes and "n_heads" not in changes:
+            changes["n_heads"] = heads(changes["d_model"], recipe[1]["n_heads"])
+        return build(recipe, {"vocab_size": vocab_size} | changes)
 
 
 presets = Presets()

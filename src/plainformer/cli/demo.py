@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     how_long = parser.add_mutually_exclusive_group()
     how_long.add_argument("--steps", type=int, default=900, metavar="N", help="how many steps to train (900)")
-    how_long.add_argument("--minutes", type=float, metavar="M", help="as many steps as fit into this time")
+    how_long.add_argument("--minutes", type=float, metavar="M", help="the model and the steps that fit into this time")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def act_two(text: Path, out: Path, how_long: tuple[str, str]) -> int:
     status = status or typed("size", str(out))
     status = status or typed("inspect", str(out), "--prompt", prompt, "--svg", str(out / "attention.svg"))
     ways = [
-        f"plainformer train {shlex.quote(str(text))} --out longer",
+        f"plainformer train {shlex.quote(str(text))} --out longer --minutes 5",
         f"plainformer generate {shlex.quote(str(out))} --temperature 0.5",
     ]
     print("\nGo on with:", *ways, sep="\n  ", file=sys.stderr)

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from plainformer.text.gathering import gathered
     from plainformer.text.pairs import open_pairs, write_pairs
     from plainformer.training import evaluate
-    from plainformer.training.lanes import MOST_LANES, lanes_for, threads
+    from plainformer.training.lanes import reading
 
     texts, end = gathered(args.text, args.field, args.documents), end_id(tokenizer)
     if end is None and texts.documents in ("ended", "apart"):
@@ -81,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
         told = teller(len(tokens_N) - 1)
         apart = end if texts.documents == "apart" else None
         of_text = partial(evaluate, model, tokens_N, length_V, None, args.stride, end=apart, pairs=pairs)
-        lanes = lanes_for(model.spec, MOST_LANES, torch.get_num_threads())
-        with threads(torch.get_num_threads() // lanes):
+        with reading(model.spec, torch.get_num_threads()) as lanes:
             found = of_text(progress=told, lanes=lanes)
     assert found is not None  # nothing interrupts it
     if args.json:

@@ -277,7 +277,7 @@ def show_plan(planned: Planned, as_json: bool) -> int:
     rows = {
         "parameters": f"{cost.ledger.total:,}",
         "weights": f"{short(cost.weights_bytes(), 'B')} (float32)",
-        "training": f"{short(cost.optimizer_bytes, 'B')} at most for weights, gradients and optimiser",
+        "training": f"{short(cost.optimizer_bytes, 'B')} for weights, one gradient and the optimiser",
         "text": f"{text.n_tokens:,} tokens: {text.n_train:,} to train, {text.n_validation:,} to validate",
         "steps": f"{settings.steps:,} of {settings.batch_size} x {settings.context} tokens: {tokens:,} "
         f"({tokens / text.n_train:.1f} times the text)",

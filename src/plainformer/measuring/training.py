@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
+from typing import Any
 
+import numpy as np
+
+from plainformer.checkpoint.runs import spec_of
 from plainformer.ledger import Ledger
 from plainformer.measuring import Measured, jobs, spread
-from plainformer.measuring.texts import Text, nats, note, steps_of
-from plainformer.presets import presets
-from plainformer.training.recipe import MUON
+from plainformer.measuring.texts import Text, note
+from plainformer.training import carry_on, start
 
 SEEDS = (0,)  # a minute or two each
+ASKED: dict[str, Any] = {}  # of `plainformer train`, beside the text
 
 
 def measure(text: Text) -> Measured:
-    spec = presets.trainable("small", vocab_size=len(text.letters))
     losses, walls, processors = [], [], []
-    for seed in SEEDS:
-        began, ran = perf_counter(), process_time()
-        run = steps_of(spec, text, seed, MUON.steps, dtype="bfloat16")
-        for tenth in jobs(range(1, 11)):
-            _, _, model = next(one for one in run if one[0] == MUON.steps * tenth // 10)
-        losses.append(nats(model, text, None))
-        walls.append(perf_counter() - began)
-        processors.append(process_time() - ran)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "text.txt"
+        letters_N = np.array(list(text.letters))[np.concatenate([text.train_N, text.valid_N])]
+        file.write_text("".join(letters_N), encoding="utf-8")
+        for seed in jobs(SEEDS):
+            began, ran = perf_counter(), process_time()
+            outcome = carry_on(start([file], Path(folder) / f"run-{seed}", ASKED | {"seed": seed}), quiet=True)
+            assert outcome.evaluation is not None
+            spec = spec_of(Path(folder) / f"run-{seed}")
+            losses.append(outcome.evaluation.loss)
+            walls.append(perf_counter() - began)
+            processors.append(process_time() - ran)
     row = {
         "what": "plainformer train, every default",
         "parameters": f"{Ledger.of(spec).total:,}",

@@ -196,11 +196,12 @@ def check_memory(spec: Spec, settings: Settings, memory: int | None = None) -> N
     """Refuse what this machine cannot hold: a bound from below, by far. `memory`: another machine's, in bytes."""
     total = memory or installed_memory()
     n_parameters, tokens = Ledger.of(spec).total, settings.micro_batch * settings.context
+    logits = min(settings.lanes * settings.loss_rows, tokens) or tokens
     needs = [  # bytes, flag, value
         (16 * n_parameters, "--d-model and --n-layers", f"{n_parameters:,} parameters"),  # gradients, two averages
         (16 * settings.batch_size * (settings.context + 1), "--batch-size", settings.batch_size),  # int64: x and y
         (4 * tokens * len(spec.main.layers) * spec.d_model, "--micro-batch", settings.micro_batch),
-        (4 * (settings.loss_rows or tokens) * spec.vocab_size, "--micro-batch", settings.micro_batch),
+        (4 * logits * spec.vocab_size, "--micro-batch", settings.micro_batch),
     ]
     if total is not None and sum(need for need, _, _ in needs) > total:
         most, name, value = max(needs, key=lambda need: need[0])

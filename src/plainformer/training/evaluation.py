@@ -110,7 +110,8 @@ def evaluate(
         if processes.any(not go_on()):
             return None
         if processes.world == 1:
-            nats += sum(side_by_side(nats_of, turn))
+            for found in side_by_side(nats_of, turn):  # one after another: as many lanes, the same sum
+                nats += found
         else:
             mine = processes.rank < len(turn)
             found = nats_of(turn[processes.rank if mine else 0])  # one left over goes along: all must take part

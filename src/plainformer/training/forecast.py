@@ -85,8 +85,8 @@ def forecast(
 
 
 def memory_of(spec: Spec, settings: Settings) -> int | None:
-    """What training adds to a process: weights, gradients, the optimiser's averages, the copy that is being saved,
-    activations and logits of the rows that are run at once. On a GPU: what it holds."""
+    """What training adds to a process: weights, a gradient for each lane and their sum, the optimiser's averages, the
+    copy that is being saved, activations and logits of the rows that are run at once. On a GPU: what it holds."""
     wide = 8 if settings.dtype == "float64" else 4
     rows = Ledger.of(spec).weights
     trained = [w for w in rows if settings.trained == "all" or w.name.endswith(ADAPTERS)]
@@ -94,12 +94,13 @@ def memory_of(spec: Spec, settings: Settings) -> int | None:
     weights = wide * sum(w.count for w in rows)
     averages = wide // 4 * sum(how.state(w) for w in trained)
     gradient = wide * sum(w.count for w in trained)
+    n_gradients = settings.lanes + (settings.lanes > 1)  # each lane's, and their sum
     passing = passing_bytes(spec, settings)
     if passing is None:
         return None
     if torch.cuda.is_available():  # what is saved is copied to this machine's own memory
         return weights + averages + gradient + passing
-    return 2 * (weights + averages) + settings.lanes * gradient + passing
+    return 2 * (weights + averages) + n_gradients * gradient + passing
 
 
 def passing_bytes(spec: Spec, settings: Settings) -> int | None:
@@ -119,7 +120,8 @@ def passing_bytes(spec: Spec, settings: Settings) -> int | None:
         tape = taped(spec, one)
     except PlainformerError:  # a part without a rule
         return None
-    return max(tape.n_bytes + logits(spec, one, settings.loss_rows), tape.most)
+    at_once = min(settings.lanes * settings.loss_rows, settings.micro_batch * settings.context)
+    return max(tape.n_bytes + logits(spec, one, at_once), tape.most)
 
 
 def fitted(spec: Spec, settings: Settings, asked: Asked, memory: int | None = None) -> Settings:
@@ -150,7 +152,7 @@ def load_all(settings: Settings) -> None:
     model = Transformer(presets.trainable("tiny", vocab_size=2, d_model=8, n_layers=1, n_heads=1), initial=None)
     x_BT = torch.zeros(1, 2, dtype=torch.long)
     gradients(model, x_BT, x_BT, 2, 1, settings.dtype)
-    optimizers_for(model, settings).step()
+    optimizers_for(model, settings, lanes=1).step()
 
 
 def resident() -> int:

@@ -79,9 +79,9 @@ def stopping() -> Iterator[Stop]:
 
 @contextmanager
 def exact(n_threads: int, compiled: bool) -> Iterator[None]:
-    """Sums in one order: as many threads as the run was started with, and algorithms that give the same bits. Of the
-    two ways to ask for those, the one that asks torch.compile too loads it first: seconds, where nothing is compiled.
-    """
+    """Sums in one order: as many threads for each product as the run was started with, and algorithms that give the
+    same bits. Of the two ways to ask for those, the one that asks torch.compile too loads it first: seconds, where
+    nothing is compiled."""
     before = torch.get_deterministic_debug_mode()
     memory = cast(Any, torch.utils.deterministic)  # its one setting is not in its stubs
     filling = memory.fill_uninitialized_memory

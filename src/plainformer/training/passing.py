@@ -30,10 +30,10 @@ BACKEND = "inductor"  # of torch.compile
 Within = Callable[[], AbstractContextManager[None]]
 
 
-def as_decided(model: Transformer, settings: Settings, device: str = "cpu") -> None:
+def as_decided(model: Transformer, settings: Settings, device: str = "cpu", lanes: int | None = None) -> None:
     """From now on the model's passes are run as the settings say. Answers and gradients stay what they are; compiled,
-    within rounding. Refuses to compile where nothing can."""
-    within = partial(products_in, settings.dtype, settings.context, device)
+    within rounding. Refuses to compile where nothing can. lanes: None: the settings' own."""
+    within = partial(products_in, settings.dtype, settings.context, device, (lanes or settings.lanes) == 1)
     if settings.fused:
         fuse(model)
     if settings.compile:
@@ -75,7 +75,7 @@ def compiled(forward: Callable[[Tensor, Where], Tensor]) -> Callable[[Tensor, Wh
 
 @contextmanager
 def as_it_is(model: Transformer) -> Iterator[None]:
-    """The model's own passes for a while, each operation once: to count them."""
+    """The model's own passes for a while, each operation once: to count them, or to evaluate."""
     modules = list(model.modules())
     own = [(one, name) for one in modules for name in vars(one) if callable(getattr(type(one), name, None))]
     held = [(module, name, vars(module).pop(name)) for module, name in own]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,7 @@ from plainformer.text.pairs import PairBatches
 from plainformer.training.balance import Traffic
 from plainformer.training.evaluation import Evaluation, evaluate
 from plainformer.training.finetuning import choose_trained
+from plainformer.training.lanes import reading
 from plainformer.training.material import TOKENS, pairs_of, tell
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.passing import as_decided, as_it_is
@@ -41,8 +43,10 @@ def read_late(processes: Processes) -> bool:
 
 
 def lanes_in(settings: Settings, processes: Processes) -> int:
-    """The run's lanes; of one process among many none beside its own: torch's engines watch one pass at a time."""
-    return settings.lanes if processes.world == 1 and not processes.shard else 1
+    """The run's lanes; of one process among many none beside its own: torch's engines watch one pass at a time. Of a
+    run that goes on on a GPU neither."""
+    alone = processes.world == 1 and not processes.shard and processes.device.type == "cpu"
+    return settings.lanes if alone else 1
 
 
 class Late:
@@ -91,7 +95,8 @@ class Run:
         with torch.device("meta" if processes.shard else processes.device):
             self.model = Transformer(spec_of(folder), initial=None)
         choose_trained(self.model, self.settings)
-        as_decided(self.model, self.settings, processes.device.type)
+        self.lanes = lanes_in(self.settings, processes)
+        as_decided(self.model, self.settings, processes.device.type, self.lanes)
         if processes.shard:  # no process ever holds all weights
             self.scores = processes.wrapped(self.model)
             self.model.to_empty(device=processes.device)
@@ -99,7 +104,6 @@ class Run:
         else:  # DDP is made for weights as they are: their dtype is the checkpoint's
             fill(self.model, saved)
             self.scores = processes.wrapped(self.model)
-        self.lanes = lanes_in(self.settings, processes)
         self.optimizers = optimizers_for(self.model, self.settings, self.lanes)
         self.optimizers.restore(optimizer_of(saved, self.optimizers.named), str(saved / OPTIMIZER))
         self.traffic: Traffic = {}  # of the last step: each mixture's tokens by expert
@@ -218,7 +222,9 @@ class Run:
         none, or where it was given up."""
         if not len(self.validation):
             return None
-        with as_it_is(self.model):
+        alone = self.processes.world == 1 and not self.processes.shard
+        n_threads = self.settings.threads
+        with as_it_is(self.model), reading(self.model.spec, n_threads) if alone else nullcontext(1) as lanes:
             return evaluate(
                 self.model,
                 self.tokens.slice(self.validation),
@@ -229,5 +235,5 @@ class Run:
                 scores=self.scores if self.processes.shard else Scores(self.model),
                 end=self.end,
                 pairs=None if self.pairs is None else self.pairs.part(self.validation),
-                lanes=self.lanes,
+                lanes=lanes,
             )

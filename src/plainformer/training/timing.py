@@ -13,7 +13,7 @@ from plainformer.spec import Spec
 from plainformer.text import Batches, TokenFile, split
 from plainformer.training.evaluation import passes, scored
 from plainformer.training.finetuning import choose_trained
-from plainformer.training.lanes import side_by_side, threads
+from plainformer.training.lanes import reading, side_by_side, threads
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.passing import as_decided, as_it_is
 from plainformer.training.peak import wait_for
@@ -47,15 +47,17 @@ def seconds_a_step(
         wait_for(device)
         return time.monotonic() - at
 
-    def evaluation_of() -> float:
+    def evaluation_of(lanes: int) -> float:
         blocks = passes(tokens.slice(validation), settings.context, None, spec.vocab_size)
-        turn = list(islice(blocks, settings.lanes))
+        turn = list(islice(blocks, lanes))
         at = time.monotonic()
         side_by_side(lambda block: scored(Scores(model), *block, n_tokens=spec.vocab_size, device=device), turn)
         return (time.monotonic() - at) * len(validation) / sum(ys.size for _, ys, _ in turn)
 
     with threads(settings.threads // settings.lanes):
         times = [step_of(step) for step in range(warm + timed)]
-        with as_it_is(model):
-            found = [evaluation_of() for _ in range(2)] if len(validation) else [0.0]  # the first makes room in memory
+    found = [0.0]
+    if len(validation):
+        with as_it_is(model), reading(spec, settings.threads) as lanes:
+            found = [evaluation_of(lanes) for _ in range(2)]  # the first makes room in memory
     return sorted(times[warm:])[timed // 2], found[-1]

@@ -122,7 +122,8 @@ for weighed, words in ((True, "parts by their targets"), (False, "mean of the pa
 
 # %% [markdown]
 # So a batch that does not fit in memory is done in parts and trains the same: the parts' size is a matter of room,
-# the batch's of training. [inference] The same sum is taken over processes, each with its own rows. [inference]
+# the batch's of training. [inference] The same sum is taken over threads and over processes, each with its own rows.
+# [inference]
 #
 # **Exact resume.** Six steps at once, and three, a pause, and three more from weights, means and step: the weights
 # are the same to the last bit. [computed: same] With the means forgotten they are off by up to {{off:.4f}}, more than
