@@ -11,8 +11,9 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,18 +23,20 @@ from torch import Tensor
 from plainformer import spec as s
 from plainformer.cli import main
 from plainformer.fused import fuse
+from plainformer.ledger import Ledger
 from plainformer.model import Layer, Transformer
 from plainformer.spec import Spec
 from plainformer.text import split
 from plainformer.training import carry_on, gradients, start
 from plainformer.training import lanes as side
-from plainformer.training.balance import Traffic
+from plainformer.training.balance import Routed, Traffic
 from plainformer.training.decisions import decide
 from plainformer.training.evaluation import evaluate
+from plainformer.training.forecast import memory_of
 from plainformer.training.lanes import MOST_LANES, add_gradients, lanes_for, side_by_side, threads
 from plainformer.training.material import Text
 from plainformer.training.optimizers import Optimizers
-from plainformer.training.processes import Processes
+from plainformer.training.processes import Processes, Scores
 from plainformer.training.recipe import RECIPES
 from plainformer.training.run import lanes_in
 from plainformer.training.starting import settings_of
@@ -152,10 +155,43 @@ def test_all_lanes_have_the_caller_s_number_of_threads_at_any_time() -> None:
 
 
 def test_a_gradient_lies_as_its_weight_does() -> None:
-    weight = torch.randn(3, 4, requires_grad=True)
-    add_gradients([weight], [(weight.mT @ torch.randn(3, 2)).sum(), (weight * 2).sum()])
+    weight, times = torch.randn(3, 4, requires_grad=True), torch.randn(4, 3)
+    add_gradients([weight], [(weight.mT * times).sum(), (weight * 2).sum()])
     assert weight.grad is not None
     assert weight.grad.stride() == weight.stride()
+    torch.testing.assert_close(weight.grad, times.mT + 2)
+
+
+def test_no_lane_rounds_on_the_way_back() -> None:
+    """The first lane is the caller's thread, which is told to round: its gradients would be others than its likes'."""
+    told = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, slope: Tensor) -> Tensor:
+            told.append(torch.is_autocast_enabled("cpu"))
+            return slope
+
+    class Watching(Scores):
+        def forward(self, *given: Any) -> tuple[Tensor, Routed]:
+            nats, routed = super().forward(*given)
+            return cast(Tensor, Watched.apply(nats)), routed  # type: ignore[no-untyped-call]
+
+    model = Transformer(LLAMA, initial="gpt2", seed=0)
+    gradients(model, *batch(LLAMA, 4), LLAMA.vocab_size, 4, "bfloat16", scores=Watching(model), lanes=2)
+    assert told == [False, False]
+
+
+def test_each_lane_has_a_gradient_and_then_there_is_their_sum() -> None:
+    with threads(2):
+        settings = decide({}, TEXT, LLAMA)
+    n_bytes = [memory_of(LLAMA, replace(settings, lanes=lanes)) for lanes in (1, 2, 4)]
+    gradient = 4 * Ledger.of(LLAMA).total
+    assert [one - (n_bytes[0] or 0) for one in n_bytes if one is not None] == [0, 2 * gradient, 4 * gradient]
 
 
 def test_a_run_that_goes_on_on_a_gpu_has_one_lane() -> None:
