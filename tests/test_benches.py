@@ -331,7 +331,7 @@ def test_every_other_is_another_with_as_many_tokens_or_operations(recipe: Any) -
 
 def test_an_ungated_feed_forward_has_as_many_weights(recipe: Any) -> None:
     was = presets.trainable("small", vocab_size=20, d_model=192, n_layers=1, n_heads=2)
-    for name in ("squared ReLU, as many weights", "GELU, as many weights"):
+    for name in ("squared ReLU, as many weights",):
         spec, _ = recipe.OTHERS["feed-forward", name].change(was, decided()[1])
         assert Ledger.of(spec).total == Ledger.of(was).total
         assert not any(".gate." in w.name for w in Ledger.of(spec).weights)
