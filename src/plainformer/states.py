@@ -249,6 +249,7 @@ class Where:
         """What positions add to scores, (R, H, T, S): ALiBi's slopes or the stack's relative bias; None without."""
         if not alibi_heads and self.relative is None:
             return None
+        window = window if self.state else None  # without a ring of slots keys are as far away in every window
         made = ("bias", window, alibi_heads, n_keys, dtype)
         if made not in self.made:
             if alibi_heads:
