@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plainformer.cli.model_argument import resolve
+from plainformer.cli.model_argument import to_build
 from plainformer.cli.trained import has_weights, trained, wait_asleep
 from plainformer.faults import refuse
 
@@ -94,7 +94,7 @@ def made_up(text: str) -> Transformer:
     """A shape with its first weights, seed 0; told."""
     from plainformer.ledger import Ledger
 
-    spec = resolve(text).spec
+    spec = to_build(text).spec
     total = Ledger.of(spec).total
     if total > MOST_MADE_UP:
         raise refuse("MODEL", text, f"has no weights, and {total:,} parameters are too many to make some", "give a run")
