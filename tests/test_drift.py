@@ -16,6 +16,7 @@ import drift_media
 from plainformer.faults import PlainformerError
 from plainformer.huggingface import read
 from plainformer.huggingface.configs_table import READERS, UNREAD
+from plainformer.ledger import Ledger
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -32,6 +33,19 @@ def test_what_is_built_is_what_is_said(model_type: str) -> None:
     found = drift.answers(model_type, 2)
     assert [answer for answer in found if answer.verdict == "wrong"] == []
     assert drift.verdict(found) == "exact"
+
+
+NARROW_OPT = {"hidden_size": 32, "word_embed_proj_dim": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+NARROW_OPT |= {"ffn_dim": 40, "vocab_size": 60, "max_position_embeddings": 30, "num_labels": 3}
+OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
+    *(("opt", f"OPT{kind}", NARROW_OPT) for kind in ("Model", "ForQuestionAnswering", "ForSequenceClassification")),
+]
+
+
+@pytest.mark.parametrize(("model_type", "class_name", "keys"), OFTEN_MISREAD)
+def test_a_class_is_counted_by_its_own_defaults_and_heads(model_type: str, class_name: str, keys: drift.Config) -> None:
+    config = drift.of_type(model_type, keys)
+    assert Ledger.of(read(drift.saved(config, class_name)).spec).total == drift.built(class_name, config)
 
 
 @pytest.mark.parametrize("model_type", ["clip", "llava", "qwen2_5_vl", "wav2vec2", "whisper"])
