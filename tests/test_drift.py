@@ -17,6 +17,8 @@ from plainformer.faults import PlainformerError
 from plainformer.huggingface import read
 from plainformer.huggingface.configs_table import READERS, UNREAD
 from plainformer.ledger import Ledger
+from plainformer.spec import Attention
+from plainformer.tree import walk
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -40,6 +42,10 @@ NARROW_OPT |= {"ffn_dim": 40, "vocab_size": 60, "max_position_embeddings": 30, "
 SWITCH = {"d_model": 32, "d_kv": 8, "d_ff": 40, "num_heads": 4, "num_layers": 2, "num_experts": 3, "vocab_size": 60}
 LLAMA4 = {"hidden_size": 32, "intermediate_size": 12, "intermediate_size_mlp": 40, "num_hidden_layers": 2}
 LLAMA4 |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 3, "vocab_size": 60}
+SEEN = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 20, "out_hidden_size": 32}
+DEEP = SEEN | {"deepstack_visual_indexes": [0]}
+TIED_TEXT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+TIED_TEXT |= {"head_dim": 16, "intermediate_size": 40, "vocab_size": 60, "tie_word_embeddings": True}
 OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
     *(("opt", f"OPT{kind}", NARROW_OPT) for kind in ("Model", "ForQuestionAnswering", "ForSequenceClassification")),
     *(("llama4_text", "Llama4ForCausalLM", LLAMA4 | {"moe_layers": listed}) for listed in ([], [1], None)),
@@ -47,6 +53,8 @@ OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
         ("switch_transformers", "SwitchTransformersForConditionalGeneration", SWITCH | more)
         for more in ({}, {"num_decoder_layers": None}, {"num_decoder_layers": 4, "num_sparse_decoder_layers": 0})
     ),
+    ("qwen3_vl", "Qwen3VLForConditionalGeneration", {"text_config": TIED_TEXT, "vision_config": DEEP}),
+    ("qwen3_5", "Qwen3_5ForConditionalGeneration", {"text_config": TIED_TEXT, "vision_config": SEEN}),
 ]
 
 
@@ -54,6 +62,22 @@ OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
 def test_a_class_is_counted_by_its_own_defaults_and_heads(model_type: str, class_name: str, keys: drift.Config) -> None:
     said = {"model_type": model_type, "architectures": [class_name], **keys}
     assert Ledger.of(read(said).spec).total == drift.built(class_name, drift.of_type(model_type, keys))
+
+
+SLIDING = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SLIDING |= {"intermediate_size": 40, "vocab_size": 60, "use_sliding_window": True, "max_window_layers": 2}
+SLIDING |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+
+
+@pytest.mark.parametrize("more", [{"sliding_window": 8}, {"sliding_window": None}, {}])
+@pytest.mark.parametrize("model_type", ["smollm3", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe"])
+def test_windows_stand_where_the_class_has_them(model_type: str, more: drift.Config) -> None:
+    keys = SLIDING | {"pad_token_id": 0} | more
+    config = drift.of_type(model_type, keys)
+    kinds = getattr(config, "layer_types", ["sliding_attention"] * 4)
+    wanted = [config.sliding_window if kind == "sliding_attention" else None for kind in kinds]
+    spec = read(keys | {"model_type": model_type}).spec
+    assert [part.window for _, part in walk(spec.main) if isinstance(part, Attention)] == wanted
 
 
 @pytest.mark.parametrize("model_type", ["clip", "llava", "qwen2_5_vl", "wav2vec2", "whisper"])
