@@ -46,6 +46,19 @@ SEEN = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 20, 
 DEEP = SEEN | {"deepstack_visual_indexes": [0]}
 TIED_TEXT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 TIED_TEXT |= {"head_dim": 16, "intermediate_size": 40, "vocab_size": 60, "tie_word_embeddings": True}
+ANSWERING = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+ANSWERING |= {"vocab_size": 60, "pad_token_id": 0, "num_labels": 3}
+ASKED = {
+    "bert": "Bert",
+    "albert": "Albert",
+    "roberta": "Roberta",
+    "deberta-v2": "DebertaV2",
+    "modernbert": "ModernBert",
+}
+ASKED |= {"electra": "Electra", "mpnet": "MPNet", "roformer": "RoFormer", "llama": "Llama"}
+FEW_BART = {f"{stack}_layers": 1 for stack in ("encoder", "decoder")} | {"num_hidden_layers": 1}
+FEW_BART |= {f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")}
+FEW_BART |= {f"{stack}_ffn_dim": 40 for stack in ("encoder", "decoder")}
 OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
     *(("opt", f"OPT{kind}", NARROW_OPT) for kind in ("Model", "ForQuestionAnswering", "ForSequenceClassification")),
     *(("llama4_text", "Llama4ForCausalLM", LLAMA4 | {"moe_layers": listed}) for listed in ([], [1], None)),
@@ -53,6 +66,9 @@ OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
         ("switch_transformers", "SwitchTransformersForConditionalGeneration", SWITCH | more)
         for more in ({}, {"num_decoder_layers": None}, {"num_decoder_layers": 4, "num_sparse_decoder_layers": 0})
     ),
+    *((model_type, f"{name}ForQuestionAnswering", ANSWERING) for model_type, name in ASKED.items()),
+    ("t5", "T5ForQuestionAnswering", SWITCH | {"num_labels": 3}),
+    ("bart", "BartForQuestionAnswering", {"d_model": 32, "vocab_size": 60, "num_labels": 3} | FEW_BART),
     ("qwen3_vl", "Qwen3VLForConditionalGeneration", {"text_config": TIED_TEXT, "vision_config": DEEP}),
     ("qwen3_5", "Qwen3_5ForConditionalGeneration", {"text_config": TIED_TEXT, "vision_config": SEEN}),
 ]

@@ -128,7 +128,5 @@ def modernbert(keys: Keys) -> Spec:
     )
     if not keys.answering() or spec.head is None:
         return spec
-    name = keys.architecture()
-    n = 2 if name.endswith("QuestionAnswering") else 1 if name.endswith("MultipleChoice") else None
-    answers = keys.answers(d_model, n)
+    answers = keys.answers(d_model, 1 if keys.architecture().endswith("MultipleChoice") else None)
     return replace(spec, head=replace(spec.head, linear=answers.linear, tied=False))
