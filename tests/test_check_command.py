@@ -55,6 +55,11 @@ def test_what_is_right_is_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert "tanh form" in capsys.readouterr().out
 
 
+def test_the_file_may_stand_behind_the_names(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--only", "softmax", str(theirs)]) == 4
+    assert capsys.readouterr().out == SAID
+
+
 def test_as_json_every_answer_is_an_object(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(theirs), "--json", "--seed", "3"]) == 4
     facts = json.loads(capsys.readouterr().out)
@@ -72,6 +77,12 @@ def test_as_json_every_answer_is_an_object(theirs: Path, capsys: pytest.CaptureF
         ["check", str(FILES["np"]), "--only", "nothing"],
         ["check", str(FILES["np"]), "--seconds", "0"],
         ["check", __file__],  # no known name in it
+        ["check", str(FILES["np"]), "--only", "softmax", "--seed", "-1"],
+        ["check", str(FILES["np"]), "--only", "softmax", "--seed", str(2**32)],  # more than NumPy's generators take
+        ["check", str(FILES["np"]), "--adapter", "no-such-folder/a.py"],
+        ["check", str(FILES["np"]), "--behaviours", "--only", "softmax"],
+        ["check", str(FILES["np"]), "--behaviours", "--seed", "3"],
+        ["check", "--only", "no-such-file.py"],
     ],
 )
 def test_what_cannot_be_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

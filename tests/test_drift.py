@@ -16,6 +16,9 @@ import drift_media
 from plainformer.faults import PlainformerError
 from plainformer.huggingface import read
 from plainformer.huggingface.configs_table import READERS, UNREAD
+from plainformer.ledger import Ledger
+from plainformer.spec import Attention
+from plainformer.tree import walk
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -32,6 +35,65 @@ def test_what_is_built_is_what_is_said(model_type: str) -> None:
     found = drift.answers(model_type, 2)
     assert [answer for answer in found if answer.verdict == "wrong"] == []
     assert drift.verdict(found) == "exact"
+
+
+NARROW_OPT = {"hidden_size": 32, "word_embed_proj_dim": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+NARROW_OPT |= {"ffn_dim": 40, "vocab_size": 60, "max_position_embeddings": 30, "num_labels": 3}
+SWITCH = {"d_model": 32, "d_kv": 8, "d_ff": 40, "num_heads": 4, "num_layers": 2, "num_experts": 3, "vocab_size": 60}
+LLAMA4 = {"hidden_size": 32, "intermediate_size": 12, "intermediate_size_mlp": 40, "num_hidden_layers": 2}
+LLAMA4 |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 3, "vocab_size": 60}
+SEEN = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 20, "out_hidden_size": 32}
+DEEP = SEEN | {"deepstack_visual_indexes": [0]}
+TIED_TEXT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+TIED_TEXT |= {"head_dim": 16, "intermediate_size": 40, "vocab_size": 60, "tie_word_embeddings": True}
+ANSWERING = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+ANSWERING |= {"vocab_size": 60, "pad_token_id": 0, "num_labels": 3}
+ASKED = {
+    "bert": "Bert",
+    "albert": "Albert",
+    "roberta": "Roberta",
+    "deberta-v2": "DebertaV2",
+    "modernbert": "ModernBert",
+}
+ASKED |= {"electra": "Electra", "mpnet": "MPNet", "roformer": "RoFormer", "llama": "Llama"}
+FEW_BART = {f"{stack}_layers": 1 for stack in ("encoder", "decoder")} | {"num_hidden_layers": 1}
+FEW_BART |= {f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")}
+FEW_BART |= {f"{stack}_ffn_dim": 40 for stack in ("encoder", "decoder")}
+OFTEN_MISREAD: list[tuple[str, str, drift.Config]] = [
+    *(("opt", f"OPT{kind}", NARROW_OPT) for kind in ("Model", "ForQuestionAnswering", "ForSequenceClassification")),
+    *(("llama4_text", "Llama4ForCausalLM", LLAMA4 | {"moe_layers": listed}) for listed in ([], [1], None)),
+    *(
+        ("switch_transformers", "SwitchTransformersForConditionalGeneration", SWITCH | more)
+        for more in ({}, {"num_decoder_layers": None}, {"num_decoder_layers": 4, "num_sparse_decoder_layers": 0})
+    ),
+    *((model_type, f"{name}ForQuestionAnswering", ANSWERING) for model_type, name in ASKED.items()),
+    ("t5", "T5ForQuestionAnswering", SWITCH | {"num_labels": 3}),
+    ("bart", "BartForQuestionAnswering", {"d_model": 32, "vocab_size": 60, "num_labels": 3} | FEW_BART),
+    ("qwen3_vl", "Qwen3VLForConditionalGeneration", {"text_config": TIED_TEXT, "vision_config": DEEP}),
+    ("qwen3_5", "Qwen3_5ForConditionalGeneration", {"text_config": TIED_TEXT, "vision_config": SEEN}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "class_name", "keys"), OFTEN_MISREAD)
+def test_a_class_is_counted_by_its_own_defaults_and_heads(model_type: str, class_name: str, keys: drift.Config) -> None:
+    said = {"model_type": model_type, "architectures": [class_name], **keys}
+    assert Ledger.of(read(said).spec).total == drift.built(class_name, drift.of_type(model_type, keys))
+
+
+SLIDING = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SLIDING |= {"intermediate_size": 40, "vocab_size": 60, "use_sliding_window": True, "max_window_layers": 2}
+SLIDING |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+
+
+@pytest.mark.parametrize("more", [{"sliding_window": 8}, {"sliding_window": None}, {}])
+@pytest.mark.parametrize("model_type", ["smollm3", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe"])
+def test_windows_stand_where_the_class_has_them(model_type: str, more: drift.Config) -> None:
+    keys = SLIDING | {"pad_token_id": 0} | more
+    config = drift.of_type(model_type, keys)
+    kinds = getattr(config, "layer_types", ["sliding_attention"] * 4)
+    wanted = [config.sliding_window if kind == "sliding_attention" else None for kind in kinds]
+    spec = read(keys | {"model_type": model_type}).spec
+    assert [part.window for _, part in walk(spec.main) if isinstance(part, Attention)] == wanted
 
 
 @pytest.mark.parametrize("model_type", ["clip", "llava", "qwen2_5_vl", "wav2vec2", "whisper"])

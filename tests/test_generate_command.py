@@ -358,6 +358,7 @@ def test_inspect_shows_what_cannot_be_seen_by_a_mark(ask: Asked) -> None:
         (("digits", "--prompt", "1x"), "U+0078"),
         (("digits", "--prompt", "1" * 33), "the context holds 32"),
         (("llama-3-8b", "--prompt", "a"), "too many to make some"),
+        (("t5-small", "--prompt", "a"), "MODEL = 't5-small': reads a source beside the prompt"),
     ],
 )
 def test_inspect_refuses_what_cannot_be(ask: Asked, runs: dict[str, str], words: tuple[str, ...], told: str) -> None:

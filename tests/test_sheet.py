@@ -285,6 +285,63 @@ def test_a_spec_is_changed_where_there_is_no_config() -> None:
         change_spec(presets["deepseek-v3"], "n_layers", 5)
 
 
+T5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 4, "vocab_size": 50}
+BART = {"model_type": "bart", "d_model": 24, "vocab_size": 50} | {
+    f"{stack}_{size}": n
+    for stack in ("encoder", "decoder")
+    for size, n in (("layers", 4), ("attention_heads", 2), ("ffn_dim", 48))
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "keys"),
+    [
+        (T5, {"n_layers": 3}, {"num_layers": 3}),
+        (T5 | {"num_decoder_layers": 4}, {"n_layers": 3}, {"num_layers": 3, "num_decoder_layers": 3}),
+        (T5, {"num_decoder_layers": 5, "n_layers": 3}, {"num_layers": 3, "num_decoder_layers": 5}),
+        (BART, {"n_layers": 3}, {"encoder_layers": 3, "decoder_layers": 3}),
+        (BART, {"n_heads": 6}, {"encoder_attention_heads": 6, "decoder_attention_heads": 6}),
+        (BART, {"d_ff": 9}, {"encoder_ffn_dim": 9, "decoder_ffn_dim": 9}),
+        (BART, {"encoder_layers": 3}, {"encoder_layers": 3}),
+    ],
+)
+def test_our_name_changes_both_stacks_a_config_s_own_key_the_one_that_it_names(
+    tmp_path: Path, config: dict[str, object], changes: dict[str, object], keys: dict[str, object]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    assert what_if(str(path), changes).spec == read(config | keys).spec != read(config).spec
+
+
+FALCON = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 50}
+MIXED = LLAMA | {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+ROBERTA = LLAMA | {"model_type": "roberta", "num_key_value_heads": None}
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "key"),
+    [
+        (FALCON, "n_kv_heads=2", "num_kv_heads"),
+        (MIXED, "d_ff=1000", "intermediate_size"),
+        (ROBERTA, "n_kv_heads=2", "num_key_value_heads"),
+    ],
+)
+def test_our_name_for_a_key_that_counts_for_nothing_here_is_refused(
+    run: Run, tmp_path: Path, config: dict[str, object], change: str, key: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    status, out, said = run("size", str(tmp_path), "--what-if", change)
+    assert (status, out) == (2, "")
+    assert f"changes nothing: no part of this model is made by {key}" in said
+
+
+def test_a_change_to_what_the_model_has_already_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA), encoding="utf-8")
+    same = {"n_layers": LLAMA["num_hidden_layers"], "tied": False, "n_kv_heads": LLAMA["num_key_value_heads"]}
+    assert what_if(str(path), same).spec == read(LLAMA).spec
+
+
 # --- side by side, pictures -------------------------------------------------------------------------------------------
 
 

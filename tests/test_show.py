@@ -354,3 +354,22 @@ def test_a_model_that_cannot_be_shown_is_a_refusal(tmp_path: Path, capsys: pytes
     assert main(["show", str(tmp_path), "--out", str(tmp_path / "file.py")]) == 2
     assert "scaling" in capsys.readouterr().err
     assert not (tmp_path / "file.py").exists()
+
+
+GRANITE = {"model_type": "granite", "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1}
+GRANITE |= {"num_attention_heads": 2, "intermediate_size": 12, "residual_multiplier": 0.22}
+
+
+@pytest.mark.parametrize("words", [("show",), ("inspect", "--prompt", "ab")])
+def test_a_config_that_only_answers_for_its_size_is_built_by_no_command(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What its spec does not say would be left out, and nothing would tell."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(GRANITE), encoding="utf-8")
+    assert main([words[0], str(config), *words[1:]]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "residual_multiplier" in said.err
+    config.write_text(json.dumps(GRANITE | {"residual_multiplier": 1.0}), encoding="utf-8")
+    assert main([words[0], str(config), *words[1:]]) == 0

@@ -44,10 +44,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.list or args.mistakes:
         return listed(args)
+    if not 0 <= args.seed < 2**32:
+        raise refuse("--seed", args.seed, "must be from 0 to 4,294,967,295, which generators take")
     if args.weights or args.like or args.logits:
         from plainformer.cli.porting import compared
 
         return compared(args)
+    if args.file is None and len(args.only) > 1 and args.only[-1].endswith(".py"):
+        args.file = args.only.pop()  # a list of names takes the file behind it, too
     if args.file is None:
         raise refuse("FILE.py", None, "is missing", "plainformer check my.py; --list names what is known")
     if not (0 < args.seconds <= 3600 and 0 < args.memory <= 1024):
@@ -61,6 +65,9 @@ def run(args: argparse.Namespace) -> int:
         return adapted(path, Path(args.adapter))
 
     if args.behaviours:
+        if args.only or args.seed:
+            flag, given = ("--only", args.only[0]) if args.only else ("--seed", args.seed)
+            raise refuse(flag, given, "does nothing beside --behaviours, which asks everything, by fixed inputs")
         return behaving(path, args)
 
     def told(answer: Answer) -> None:
@@ -145,11 +152,11 @@ def listed(args: argparse.Namespace) -> int:
 def adapted(path: Path, out: Path) -> int:
     """The adapter for a file, whole or not at all."""
     from plainformer.check.adapter import adapter_for
+    from plainformer.cli import plotting
 
     if out.exists():
         raise refuse("--adapter", str(out), "is there already", "name a new file")
-    text = adapter_for(path)
-    out.write_text(text, encoding="utf-8")
+    plotting.write("--adapter", str(out), adapter_for(path), "written")
     print(out)
     print(f"say in it what each function calls, then: plainformer check {out}", file=sys.stderr)
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plainformer.cli.model_argument import resolve
+from plainformer.cli.model_argument import to_build
 from plainformer.cli.trained import has_weights, trained, wait_asleep
 from plainformer.faults import refuse
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from plainformer.model import Transformer
+    from plainformer.spec import Spec
 
 MOST_DRAWN = 64  # tokens in a picture: more cannot be read
 MOST_MADE_UP = 500_000_000  # parameters of a shape that is given first weights to look at
@@ -77,6 +78,7 @@ def opened(text: str, prompt: str) -> tuple[Transformer, list[int], list[str], i
         raise refuse("--prompt", prompt, "is empty: there is nothing to look at")
     if has_weights(text):
         model, tokenizer = trained(text)
+        refuse_pairs(text, model.spec)
         tokens = tokenizer.encode(prompt, "--prompt").tolist()
         n_tokens = min(tokenizer.n_tokens, model.spec.vocab_size)
         texts = [tokenizer.decode([token]) for token in tokens]
@@ -90,11 +92,17 @@ def opened(text: str, prompt: str) -> tuple[Transformer, list[int], list[str], i
     return model, tokens, texts, n_tokens
 
 
+def refuse_pairs(text: str, spec: Spec) -> None:
+    if spec.encoder and spec.decoder:
+        raise refuse("MODEL", text, "reads a source beside the prompt: there is none here", "generate has --source")
+
+
 def made_up(text: str) -> Transformer:
     """A shape with its first weights, seed 0; told."""
     from plainformer.ledger import Ledger
 
-    spec = resolve(text).spec
+    spec = to_build(text).spec
+    refuse_pairs(text, spec)
     total = Ledger.of(spec).total
     if total > MOST_MADE_UP:
         raise refuse("MODEL", text, f"has no weights, and {total:,} parameters are too many to make some", "give a run")

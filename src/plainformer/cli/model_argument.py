@@ -28,6 +28,14 @@ def resolve(text: str, family: str | None = None) -> Subject:
     return from_preset(text)
 
 
+def to_build(text: str) -> Subject:
+    """As `resolve`; refuses what is fit to size, not to run: what its spec does not say would be left out unseen."""
+    subject = resolve(text)
+    if subject.unsaid:
+        raise refuse("MODEL", text, subject.unsaid[0], "it can be sized")
+    return subject
+
+
 def from_preset(name: str) -> Subject:
     """A published or trainable preset; refuses other names, offering the nearest."""
     from plainformer.presets import PUBLISHED, TRAINABLE, presets
@@ -79,6 +87,7 @@ def from_path(path: str, family: str | None = None) -> Subject:
         dtype=reading.dtype,
         quantization=reading.quantization,
         notes=reading.notes,
+        unsaid=reading.unsaid,
     )
 
 
@@ -98,6 +107,7 @@ def from_gguf(file: str) -> Subject:
         family=reading.family,
         model_type=reading.model_type,
         notes=(*notes, held),
+        unsaid=reading.unsaid,
         n_stored=model.n_bytes,
     )
 

@@ -17,11 +17,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from plainformer.cli.model_argument import resolve
+    from plainformer.cli.model_argument import to_build
     from plainformer.huggingface.tables import TABLES
     from plainformer.source import write
 
-    subject = resolve(args.model)
+    subject = to_build(args.model)
     published = subject.model_type or subject.family
     name = os.path.basename(os.path.abspath(args.model)) if os.path.exists(args.model) else subject.name
     text = write(subject.spec, name, published if published in TABLES else None)

@@ -27,6 +27,11 @@ NAMES = {
     "d_expert": ("moe_intermediate_size",),
     "window": ("sliding_window",),
 }
+SECOND = {  # and those of an encoder-decoder's second stack, which are changed with them
+    "n_layers": ("num_decoder_layers", "decoder_layers"),
+    "n_heads": ("decoder_attention_heads",),
+    "d_ff": ("decoder_ffn_dim",),
+}
 
 
 class Heard(dict[str, Any]):
@@ -56,34 +61,64 @@ def insides(config: Heard) -> Iterator[tuple[str, Heard]]:
     yield "", config
 
 
+def keys_of(name: str, first: Heard) -> list[tuple[str, str]]:
+    """Under which keys a change is written, (place, key) each; none where the reader of this config asks for none."""
+    inside = dict(insides(first))
+    found = [(place, key) for place in inside for key in (name, *NAMES.get(name, ())) if key in inside[place].asked]
+    if not found:
+        return []
+    place, key = next(((at, k) for at, k in found if dict.__contains__(inside[at], k)), found[0])
+    return [(place, key), *((place, k) for k in SECOND.get(name, ()) if k in inside[place].asked)]
+
+
+def other_than(value: Any) -> object:
+    if value is None or isinstance(value, bool):
+        return not value
+    return 2 * value or 1
+
+
 def changed(
     config: Mapping[str, Any], changes: Mapping[str, object], where: str, family: str | None = None
 ) -> tuple[Reading, dict[str, object]]:
     """The reading of the config with changes, by our names or its own keys; and those changes that no key of it can
-    say, for the spec itself. Refuses keys that are neither, with the nearest, and values that the family refuses."""
+    say, for the spec itself. Refuses keys that are neither, with the nearest, values that the family refuses, and our
+    names where nothing is made of what stands under their keys."""
     first = Heard(config)
     read(first, where, family)
-    new, left, faults = Heard(config), dict[str, object](), []
-    for name, value in changes.items():
-        places = [
-            (inside, key)
-            for (place, inside), (_, asked) in zip(insides(new), insides(first), strict=True)
-            for key in (name, *NAMES.get(name, ()))
-            if key in asked.asked
-        ]
-        if places:
-            inside, key = next(((i, k) for i, k in places if dict.__contains__(i, k)), places[0])
-            inside[key] = value
-        elif name in NAMES:
-            left[name] = value
-        else:
+    keys = {name: keys_of(name, first) for name in sorted(changes, key=lambda name: name not in NAMES)}
+
+    def reading(values: Mapping[str, object]) -> Reading:
+        new = Heard(config)
+        inside = dict(insides(new))
+        for name, places in keys.items():  # our names first: a key of the config's own says it more closely
+            for place, key in places:
+                inside[place][key] = values[name]
+        return read(new, where, family)
+
+    def counts(name: str) -> bool:
+        """Whether another value would make another model, or none."""
+        try:
+            return reading({**changes, name: other_than(changes[name])}).spec != new.spec
+        except PlainformerError:
+            return True
+
+    faults = []
+    for name in changes:
+        if name not in NAMES and not keys[name]:
             known = sorted({*NAMES, *(key for _, one in insides(first) for key in one.asked)})
             near = get_close_matches(name, known, n=3, cutoff=0.4)
             hint = f"near to it: {', '.join(near)}" if near else f"one of {', '.join(NAMES)}"
-            faults.append(Fault(f"--what-if {name}", value, "this family's configs have no such key", hint))
+            faults.append(Fault(f"--what-if {name}", changes[name], "this family's configs have no such key", hint))
     if faults:
         raise PlainformerError(faults)
-    return read(new, where, family), left
+    new = reading(changes)
+    for name in changes:
+        if name in NAMES and keys[name] and not counts(name):
+            rule = f"changes nothing: no part of this model is made by {keys[name][0][1]}"
+            faults.append(Fault(f"--what-if {name}", changes[name], rule))
+    if faults:
+        raise PlainformerError(faults)
+    return new, {name: value for name, value in changes.items() if not keys[name]}
 
 
 # --- for a spec without a config --------------------------------------------------------------------------------------

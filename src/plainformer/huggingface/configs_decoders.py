@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from plainformer.families import decoders
 from plainformer.huggingface.configs_keys import Keys
-from plainformer.spec import Spec
+from plainformer.records import replace
+from plainformer.spec import Head, Spec
 
 
 def gpt2(keys: Keys) -> Spec:
@@ -31,23 +32,28 @@ def gpt2(keys: Keys) -> Spec:
 def opt(keys: Keys) -> Spec:
     keys.divides("num_attention_heads", "hidden_size")
     d_model = keys.count("hidden_size")
-    return keys.with_head(
-        decoders.opt(
-            vocab_size=keys.count("vocab_size"),
-            max_seq_len=keys.count("max_position_embeddings", default=2048),
-            d_model=d_model,
-            n_layers=keys.layers("num_hidden_layers"),
-            n_heads=keys.count("num_attention_heads"),
-            d_ff=keys.count("ffn_dim"),
-            d_embed=keys.count("word_embed_proj_dim", default=d_model),
-            activation=keys.activation("activation_function", "relu"),
-            tied=keys.tied(True),
-            pre_norm=keys.flag("do_layer_norm_before", True),
-            norm_last=not keys.flag("_remove_final_layer_norm", False),
-            bias=keys.flag("enable_bias", True),
-            norm_gain=keys.flag("layer_norm_elementwise_affine", True),
-        )
+    spec = decoders.opt(
+        vocab_size=keys.count("vocab_size"),
+        max_seq_len=keys.count("max_position_embeddings", default=2048),
+        d_model=d_model,
+        n_layers=keys.layers("num_hidden_layers"),
+        n_heads=keys.count("num_attention_heads"),
+        d_ff=keys.count("ffn_dim"),
+        d_embed=keys.count("word_embed_proj_dim", default=d_model),
+        activation=keys.activation("activation_function", "relu"),
+        tied=keys.tied(True),
+        pre_norm=keys.flag("do_layer_norm_before", True),
+        norm_last=not keys.flag("_remove_final_layer_norm", False),
+        bias=keys.flag("enable_bias", True),
+        norm_gain=keys.flag("layer_norm_elementwise_affine", True),
     )
+    whole, narrow = keys.with_head(spec), spec.head.transform if spec.head else None
+    if narrow is None:
+        return whole
+    if whole.head is None:  # a base class narrows what it gives, too
+        return replace(whole, head=Head(linear=narrow, tied=False))
+    last = replace(whole.head.linear, n_in=narrow.n_out)
+    return replace(whole, head=replace(whole.head, linear=last, transform=narrow))
 
 
 def gpt_neox(keys: Keys) -> Spec:

@@ -19,7 +19,7 @@ def with_answers(keys: Keys, spec: Spec, n_labels: int = 2) -> Spec:
         step = linear(d_model, d_model, bias=True)
         return replace(spec, head=replace(keys.answers(d_model, n), transform=step, activation="tanh"))
     if name.endswith(("ForQuestionAnswering", "ForTokenClassification")):
-        return replace(spec, head=keys.answers(d_model, 2 if name.endswith("Answering") else n))
+        return replace(spec, head=keys.answers(d_model, 2 if name == "BartForQuestionAnswering" else n))
     return spec
 
 

@@ -10,7 +10,7 @@ from plainformer.records import replace
 from plainformer.spec import Activation, Head, Spec
 
 POOLED = ("ForSequenceClassification", "ForMultipleChoice", "ForNextSentencePrediction", "ForImageClassification")
-
+ALWAYS_TWO = ("NystromformerForQuestionAnswering", "RoFormerForQuestionAnswering")  # answers, whatever the file says
 
 TWO_BIASES = "untied, the class holds a second bias of the head, which nothing reads: it cannot be said"
 
@@ -26,7 +26,7 @@ def with_task(keys: Keys, spec: Spec, *, pools: bool, activation: Activation = "
     if not name or name.endswith(("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining")):
         return replace(spec, towers=(sentences(d_model),)) if name.endswith("ForPreTraining") else spec
     if name.endswith(("ForQuestionAnswering", "ForTokenClassification")):
-        return replace(spec, head=keys.answers(d_model, 2 if name.endswith("Answering") else None))
+        return replace(spec, head=keys.answers(d_model, 2 if name in ALWAYS_TWO else None))
     if name.endswith(POOLED):
         n = 1 if name.endswith("Choice") else 2 if name.endswith("Prediction") else None
         last = keys.answers(d_model, n)

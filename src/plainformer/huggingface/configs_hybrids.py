@@ -153,7 +153,7 @@ def qwen3_5(keys: Keys, wrapper: str, *, kv_default: int, sparse: bool) -> Spec:
             rotary=text.rotary(d_head, share=0.25, max_seq_len=max_seq_len),
             seconds=qwen_seconds(text, d_model, n_layers, sparse),
             eps=eps,
-            tied=(keys if whole and keys.has("tie_word_embeddings") else text).tied(False),
+            tied=(keys if whole else text).tied(False),
             attention_bias=text.flag("attention_bias", False),
             towers=(qwen_vision(keys.sub("vision_config"), d_model),) if whole else (),
         )
@@ -209,7 +209,7 @@ def qwen3_vl(keys: Keys) -> Spec:
         scaling=text.scaling(max_seq_len),
         activation=text.activation(),
         eps=text.real("rms_norm_eps", default=1e-6),
-        tied=(keys if keys.has("tie_word_embeddings") else text).tied(False),
+        tied=keys.tied(False),  # of a whole the text's own counts for nothing
         qkv_bias=bias,
         out_bias=bias,
         qk_norm=True,

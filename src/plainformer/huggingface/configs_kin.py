@@ -202,7 +202,7 @@ def smollm3(keys: Keys) -> Spec:
     norm, rotary, bias = rms(frame), frame.rotary(2000000.0), keys.flag("attention_bias", False)
     window = keys.optional("sliding_window") if keys.flag("use_sliding_window", False) else None
     turned = turns(frame)
-    default = [window if turn else None for turn in turned]
+    default = [None if turn else window for turn in turned]  # the class's windows are where nothing turns
     second = frame.dense(bias=keys.flag("mlp_bias", False))
 
     def layer(kind: tuple[bool, int | None]) -> Layer:

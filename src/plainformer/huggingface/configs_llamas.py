@@ -71,10 +71,16 @@ def mistral(keys: Keys) -> Spec:
     )
 
 
+def switched_window(keys: Keys) -> int | None:
+    """The window that use_sliding_window switches on: the class's where none is said, none where it is null."""
+    if not keys.flag("use_sliding_window", False):
+        return None
+    return keys.optional("sliding_window") if "sliding_window" in keys.config else 4096
+
+
 def qwen_windows(keys: Keys) -> Windows:
     """By layer_types; else, where the switch is on, all layers from max_window_layers on."""
-    n_layers = keys.layers("num_hidden_layers")
-    window = keys.count("sliding_window", default=4096) if keys.flag("use_sliding_window", False) else None
+    n_layers, window = keys.layers("num_hidden_layers"), switched_window(keys)
     first = keys.count("max_window_layers", default=28, least=0)
     return keys.windows(n_layers, [window if i >= first else None for i in range(n_layers)], window)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plainformer.families import mixtures
 from plainformer.huggingface.configs_keys import Keys
+from plainformer.huggingface.configs_llamas import switched_window
 from plainformer.spec import Linear, Router, Scaling, SigmoidRouter, SoftmaxRouter, Spec
 
 GPT_OSS_YARN = Scaling(
@@ -53,7 +54,7 @@ def qwen3_moe(keys: Keys) -> Spec:
     if not isinstance(dense, list):
         keys.fault("mlp_only_layers", dense, "must be a list of layers' numbers")
         dense = []
-    window = keys.count("sliding_window", default=4096) if keys.flag("use_sliding_window", False) else None
+    window = switched_window(keys)
     return keys.with_head(
         mixtures.qwen3_moe(
             vocab_size=keys.count("vocab_size"),

@@ -378,8 +378,8 @@ def llama4(keys: Keys) -> Spec:
     bare = replace(rms_norm(frame.d_head, norm.eps), gain=False)
     norms = (bare, bare) if text.flag("use_qk_norm", True) else None
     step = text.count("interleave_moe_layer_step", default=1)
-    listed = text.numbers("moe_layers")
-    sparse = [i in listed if listed else (i + 1) % step == 0 for i in range(frame.n_layers)]
+    listed, told = text.numbers("moe_layers"), text.has("moe_layers")  # an empty list: no layer has experts
+    sparse = [i in listed if told else (i + 1) % step == 0 for i in range(frame.n_layers)]
     d_ff = text.count("intermediate_size", default=8192)
     router = frame.sigmoid("num_local_experts", experts=16, chosen=1)
     experts = frame.experts(replace(router, normalised=False), d_ff, d_shared=d_ff, balance=0.001)

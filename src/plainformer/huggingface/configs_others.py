@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plainformer.families import llamas, others
 from plainformer.huggingface.configs_keys import Keys
+from plainformer.huggingface.configs_llamas import switched_window
 from plainformer.records import replace
 from plainformer.spec import Rotary, Spec
 from plainformer.tree import rewrite
@@ -61,7 +62,7 @@ def qwen2_moe(keys: Keys) -> Spec:
         keys.fault("mlp_only_layers", dense, "must be a list of layers' numbers")
         dense = []
     wide = keys.count("max_window_layers", default=28, least=0)
-    window = keys.count("sliding_window", default=4096) if keys.flag("use_sliding_window", False) else None
+    window = switched_window(keys)
     pattern = [window if i % 2 == 0 and i < wide else None for i in range(n_layers)]
     return keys.with_head(
         others.qwen2_moe(
@@ -127,7 +128,5 @@ def modernbert(keys: Keys) -> Spec:
     )
     if not keys.answering() or spec.head is None:
         return spec
-    name = keys.architecture()
-    n = 2 if name.endswith("QuestionAnswering") else 1 if name.endswith("MultipleChoice") else None
-    answers = keys.answers(d_model, n)
+    answers = keys.answers(d_model, 1 if keys.architecture().endswith("MultipleChoice") else None)
     return replace(spec, head=replace(spec.head, linear=answers.linear, tied=False))

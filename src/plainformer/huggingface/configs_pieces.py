@@ -72,6 +72,7 @@ def umt5(keys: Keys) -> Spec:
 
 def switch_transformers(keys: Keys) -> Spec:
     """Fedus et al. 2021, section 2: T5 with experts in the last of every few layers, one met by a token."""
+    keys = keys.with_also({"num_decoder_layers": 12})  # the class's default; null is as many as num_layers
     keys.tied_or_refused(THREE_TABLES)
     spec = t5_like(keys, default="relu", scaled=True)
     n_experts = keys.count("num_experts", default=8)
@@ -92,7 +93,8 @@ def switch_transformers(keys: Keys) -> Spec:
             return Experts(router=router, expert=part, n_experts=n_experts)
 
         layer = stack.layers[0]
-        here = [n_sparse > 0 and (i % step == 1 or step == 1) for i in range(len(stack.layers))]
+        # of none asked for the class still makes the second layer one
+        here = [i % step == 1 or step == 1 for i in range(len(stack.layers))]
         other = rewrite(layer, sparse)
         return replace(stack, layers=tuple(other if this else layer for this in here))
 

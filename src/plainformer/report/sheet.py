@@ -29,6 +29,7 @@ class Subject:
     dtype: str | None = None  # of the stored weights, where the source says
     quantization: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()  # the notes on what the model does and the spec does not say
     n_stored: int | None = None  # bytes of the weights, where a file's own header says them
 
 
