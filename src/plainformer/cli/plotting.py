@@ -54,23 +54,29 @@ def draw(sized: Sequence[Sized], args: argparse.Namespace) -> None:
     if args.plot_memory == "-":
         from plainformer.report.asked_tables import draw_memory
 
-        draw_memory(sys.stdout, against_context(sized))
+        draw_memory(sys.stdout, against_context(sized, args.dtype))
     elif args.plot_memory:
         from plainformer.report import svg
 
-        series = {name: [(float(n), n_bytes / 1e9) for n, n_bytes in points] for name, points in against_context(sized)}
+        found = against_context(sized, args.dtype)
+        series = {name: [(float(n), n_bytes / 1e9) for n, n_bytes in points] for name, points in found}
         picture = svg.line_chart(series, "Memory: weights and cache", "tokens of context", "GB (1e9 bytes)")
         write("--plot-memory", args.plot_memory, picture)
 
 
-def against_context(sized: Sequence[Sized], n_points: int = 60) -> list[tuple[str, list[tuple[int, int]]]]:
-    """For each model the bytes of its weights and cache at contexts up to its cost's own, evenly spaced."""
+def against_context(
+    sized: Sequence[Sized], dtype: str | None, n_points: int = 60
+) -> list[tuple[str, list[tuple[int, int]]]]:
+    """For each model the bytes of its weights and cache at contexts up to its cost's own, evenly spaced. dtype: of the
+    weights; None: as they are stored, or in the cost's own, which the name then says of a config."""
     found = []
     for subject, sheet, cost in sized:
-        weights = sheet["weights_bytes"]["as_stored"] or cost.weights_bytes()
+        stored = None if dtype else sheet["weights_bytes"]["as_stored"]
+        unsaid = f", in {cost.dtype}" if stored is None and (dtype or subject.model_type) else ""
+        weights = stored or cost.weights_bytes()
         fixed = weights + cost.cross_cache_bytes + cost.state_bytes
         contexts = sorted({1 + (cost.seq_len - 1) * i // n_points for i in range(n_points + 1)})
-        found.append((subject.name, [(n, fixed + cache_bytes(cost, n)) for n in contexts]))
+        found.append((subject.name + unsaid, [(n, fixed + cache_bytes(cost, n)) for n in contexts]))
     return found
 
 

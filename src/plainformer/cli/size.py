@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("what it is asked to do")
     run.add_argument("--batch", type=whole, default=1, metavar="N", help="sequences at once (1)")
     run.add_argument("--context", type=whole, metavar="N", help="tokens of each (as many as the model allows)")
-    run.add_argument("--dtype", default="bfloat16", choices=BITS, metavar="NAME", help="of the weights (bfloat16)")
+    run.add_argument("--dtype", choices=BITS, metavar="NAME", help="of the weights (as stored, else bfloat16)")
     run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as the weights, 16 bits at least)")
     run.add_argument("--family", metavar="NAME", help="read the config as this model_type, whatever it says")
     run.add_argument("--device", metavar="NAME", help="a device's name, or BYTES,FLOPS,BANDWIDTH: bounds, how many")
@@ -186,7 +186,8 @@ def size(text: str, args: argparse.Namespace) -> Sized:
 
 
 def account(subject: Subject, args: argparse.Namespace) -> Sized:
-    cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=args.dtype, kv_dtype=args.kv_dtype)
+    dtype = args.dtype or "bfloat16"
+    cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=dtype, kv_dtype=args.kv_dtype)
     sheet = facts(
         subject,
         cost,
@@ -197,6 +198,7 @@ def account(subject: Subject, args: argparse.Namespace) -> Sized:
         device=args.device,
         plan=plan_of(args),
         watts=args.watts,
+        told_dtype=args.dtype is not None,
     )
     return subject, sheet, cost
 

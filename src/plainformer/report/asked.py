@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from plainformer.cost import Cost, rules
@@ -11,8 +12,8 @@ from plainformer.cost.training import Plan, Training, compute_optimal_tokens
 from plainformer.spec import Tower
 
 
-def serving(cost: Cost, stored: int | None, device: Device) -> dict[str, Any]:
-    """What a device makes of it: bounds, and how many are needed."""
+def serving(cost: Cost, stored: Sequence[int] | None, device: Device) -> dict[str, Any]:
+    """What a device makes of it: bounds, and how many are needed. stored: as for Serving.of."""
     one = Serving.of(cost, stored)
     causal = bool(cost.cache.parts)
     step = one.step_seconds(device)
