@@ -267,6 +267,19 @@ def test_the_least_work_of_a_prompt_is_what_each_query_may_see() -> None:
     )
 
 
+def test_a_window_holds_for_borrowed_keys_too() -> None:
+    """Gemma 3n: the last layers ask the keys of earlier ones, as far as those windows reach."""
+    config = {"model_type": "gemma3n_text", "num_hidden_layers": 10, "num_kv_shared_layers": 5, "sliding_window": 4}
+    config |= {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
+    config |= {"intermediate_size": [96] * 10, "activation_sparsity_pattern": [0.0] * 10, "vocab_size": 50}
+    config |= {"vocab_size_per_layer_input": 50, "hidden_size_per_layer_input": 8, "laurel_rank": 4}
+    near, far = (Cost.of(read(config | {"sliding_window": n}).spec, seq_len=16) for n in (4, 16))
+    of_a_window = 4 * 2 * 32 * (pairs(16, None) - pairs(16, 4))  # 4 operations a pair, head and width
+    assert least_for_a_prompt(far) - least_for_a_prompt(near) == 8 * of_a_window  # every fifth layer sees all
+    saved = 4 * 2 * 32 * (16 - 4)
+    assert Serving.of(far).step_flops - Serving.of(near).step_flops == 8 * saved
+
+
 def test_the_longer_of_reading_and_computing_binds() -> None:
     serving = Serving.of(Cost.of(presets["llama-3-8b"], seq_len=1))
     slow = Device("slow to read", 1e12, 1e15, 1e9)

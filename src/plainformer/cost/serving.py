@@ -9,7 +9,7 @@ from plainformer.cost import Cost, rules
 from plainformer.cost.devices import DEVICES, Device, needed
 from plainformer.cost.flops import Work, flops
 from plainformer.ledger import Weight
-from plainformer.mixers import Sized
+from plainformer.mixers import BorrowedAttention, Sized
 from plainformer.records import dataclass
 from plainformer.spec import Attention, Residual
 from plainformer.tree import walk
@@ -75,7 +75,8 @@ def least_for_a_prompt(cost: Cost) -> int:
 
 
 def window_of(residual: Residual) -> int | None:
-    return next((part.window for _, part in walk(residual) if isinstance(part, Attention)), None)
+    kinds = Attention, BorrowedAttention
+    return next((part.window for _, part in walk(residual) if isinstance(part, kinds)), None)
 
 
 def pairs(length: int, window: int | None) -> int:
