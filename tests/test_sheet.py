@@ -294,6 +294,31 @@ def test_models_side_by_side_with_their_ratio(run: Run) -> None:
     assert "feed-forward" in table
 
 
+TOLD = ("--train", "--tokens", "1e12", "--sustained", "4e14", "--price", "2", "--watts", "700", "--device", "h100")
+
+
+@pytest.mark.parametrize("how", [(), ("--compare",)])
+def test_what_is_asked_of_several_models_is_told_of_each(run: Run, sheet: Callable[..., Any], how: Any) -> None:
+    """Training, hours, dollars and a device have no column in a row for each model: they are set side by side."""
+    table = run("size", "gpt2", "gpt2-xl", *TOLD, "--published", "124000000,1500000000", *how)[1]
+    assert "-3,534.3 ppm" in table
+    for each in sheet("gpt2", "gpt2-xl", *TOLD):
+        assert f"{each['training_memory']['total']:,}" in table
+        assert f"{each['training']['dollars']:,.1f}" in table
+        assert f"{each['device']['memory_needed']:,}" in table
+        assert f"{each['device']['decode_tokens_per_second']:,.1f}" in table
+    for words in (("--tokens", "1e9"), ("--device", "t4"), ("--batch", "2"), ("--zero", "1", "--devices", "2")):
+        assert run("size", "gpt2", "gpt2-xl", *words)[1] != run("size", "gpt2", "gpt2-xl")[1]
+
+
+def test_several_models_say_by_which_rule_they_are_counted(run: Run) -> None:
+    for how in ((), ("--compare",)):
+        table = run("size", "gpt2", "gpt2-xl", "--convention", "nanogpt", *how)[1]
+        assert table.count("parameters are counted as nanogpt") == 1
+        assert "123,689,472" in table
+    assert run("size", "gpt2", "gpt2-xl", "--convention", "all", "--compare")[1].count("124,753,152") == 1
+
+
 def test_memory_against_context_is_drawn(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "memory.svg"
     assert run("size", "gpt2", "llama-3-8b", "--json", "--plot-memory", str(path))[0] == 0

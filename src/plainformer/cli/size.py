@@ -239,6 +239,11 @@ def print_json(sized: list[Sized], args: argparse.Namespace) -> None:
     print(json.dumps(sheets[0] if len(sheets) == 1 else sheets, indent=1, ensure_ascii=False))
 
 
+def needs_rows(sheet: dict[str, Any], args: argparse.Namespace) -> bool:
+    """Whether something is asked for that a table with a row for each model has no column for."""
+    return "training_memory" in sheet or "device" in sheet or bool(args.tokens) or args.batch > 1
+
+
 def print_tables(sized: list[Sized], args: argparse.Namespace) -> None:
     from plainformer.report import asked_tables, tables
 
@@ -253,7 +258,7 @@ def print_tables(sized: list[Sized], args: argparse.Namespace) -> None:
             for name in CONVENTIONS if args.convention == "all" else [args.convention or "tensors"]:
                 tables.draw_lines(sys.stdout, subject, count(subject.spec, name))
             asked_tables.draw_formulas(sys.stdout, sheet, cost)
-    elif args.compare or args.what_if:
+    elif args.compare or args.what_if or (len(models) > 1 and needs_rows(models[0][1], args)):
         asked_tables.draw_compared(sys.stdout, models)
     elif len(models) == 1:
         tables.draw_sheet(sys.stdout, *models[0])
