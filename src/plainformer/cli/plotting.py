@@ -23,7 +23,10 @@ def bare(text: str, parameters: int, args: argparse.Namespace) -> Any:
 
     layered = {"--explain": args.explain, "--convention": args.convention, "--train": args.train, "--plot": args.plot}
     layered |= {"--lora": args.lora, "--qlora": args.qlora, "--compare": args.compare}
-    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv}
+    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv, "--family": args.family}
+    layered |= {"--batch": args.batch > 1, "--context": args.context, "--kv-dtype": args.kv_dtype, "--zero": args.zero}
+    layered |= {"--devices": args.devices > 1, "--optimizer": args.optimizer != "adamw"}
+    layered |= {"--recompute": args.recompute != "none", "--attention": args.attention != "fused"}
     if asked := [flag for flag, value in layered.items() if value]:
         raise refuse(asked[0], text, "is a size, not a model: this needs its layers", "give a config.json or a preset")
     sheet = of_a_size(
@@ -34,6 +37,7 @@ def bare(text: str, parameters: int, args: argparse.Namespace) -> Any:
         price=args.price,
         watts=args.watts,
         device=args.device,
+        dtype=args.dtype or "bfloat16",
     )
     return SimpleNamespace(name=text), sheet, None
 

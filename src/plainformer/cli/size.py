@@ -104,7 +104,16 @@ def share(text: str) -> float:
     return value
 
 
+OF_A_SHEET = ("what_if", "train", "tokens", "device", "dtype", "context", "explain", "compare", "published", "csv")
+UNHEARD = {  # what a flag has no use for
+    "find": (*OF_A_SHEET, "plot", "plot_memory", "family", "check"),
+    "check": (*OF_A_SHEET, "plot", "plot_memory", "convention"),
+    "explain": ("compare", "csv"),
+}
+
+
 def run(args: argparse.Namespace) -> int:
+    heard(args)
     if args.find is not None:
         from plainformer.cli.finding import find
 
@@ -131,6 +140,24 @@ def run(args: argparse.Namespace) -> int:
     elif "-" not in (args.plot, args.plot_memory):
         print_tables(sized, args)
     return 0
+
+
+def heard(args: argparse.Namespace) -> None:
+    """Refuses what would be said for nothing, and two things in one stream."""
+
+    def told(name: str) -> bool:
+        return getattr(args, name) not in (None, False)
+
+    def flag(name: str) -> str:
+        return f"--{name.replace('_', '-')}"
+
+    for first, others in UNHEARD.items():
+        for second in filter(told, others if told(first) else ()):
+            raise refuse(flag(second), getattr(args, second), f"{flag(first)} has no use for it", "leave one out")
+    form = next(filter(told, ("json", "csv")), None)
+    for name in ("plot", "plot_memory"):
+        if form and getattr(args, name) == "-":
+            raise refuse(flag(name), "-", f"draws in what {flag(form)} writes", "draw into a file, as where.svg")
 
 
 def beside_published(sized: list[Sized], args: argparse.Namespace) -> None:
@@ -186,6 +213,8 @@ def size(text: str, args: argparse.Namespace) -> Sized:
 
 
 def account(subject: Subject, args: argparse.Namespace) -> Sized:
+    if args.family is not None and (subject.model_type is None or subject.n_stored is not None):
+        raise refuse("--family", args.family, f"is for reading a config, and {subject.name} is none")
     dtype = args.dtype or "bfloat16"
     cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=dtype, kv_dtype=args.kv_dtype)
     sheet = facts(

@@ -82,8 +82,10 @@ def of_a_size(
     price: float | None = None,
     watts: float | None = None,
     device: Device | None = None,
+    dtype: str = "bfloat16",
 ) -> dict[str, Any]:
-    """What follows from a number of parameters alone: no layer is known, so rules of thumb only."""
+    """What follows from a number of parameters alone: no layer is known, so rules of thumb only. dtype: in which a
+    device holds the weights; the others as in `facts`."""
     work = rules.training_flops(parameters, tokens) if tokens is not None else None
     hours = rules.device_hours(work, sustained) if work is not None and sustained else None
     sheet: dict[str, Any] = {
@@ -109,6 +111,6 @@ def of_a_size(
     if device is not None:
         from plainformer.cost.devices import needed
 
-        weights = sheet["weights_bytes"]["bfloat16"]
-        sheet["device"] = {"name": device.name, "memory_needed": weights, "needed": needed(weights, device)}
+        held = rules.n_bytes(parameters, dtype)
+        sheet["device"] = {"name": device.name, "memory_needed": held, "needed": needed(held, device), "dtype": dtype}
     return sheet

@@ -47,8 +47,11 @@ def draw_size(file: IO[str], name: str, sheet: Mapping[str, Any]) -> None:
     ]
     if "device" in sheet:
         of = sheet["device"]
-        work.append((f"devices, {of['name']}", f"{of['needed']:,}", "to hold the weights in 16 bits"))
-    draw_rows(file, f"{name}: {label(total)} parameters", [("parameters", f"{total:,}", "")], weights, work)
+        work.append((f"devices, {of['name']}", f"{of['needed']:,}", f"to hold the weights in {of['dtype']}"))
+    counted = [("parameters", f"{total:,}", "")]
+    if (known := sheet.get("published")) is not None:
+        counted.append(("published", f"{known['value']:,}", f"off by {known['ppm']:+,.1f} ppm"))
+    draw_rows(file, f"{name}: {label(total)} parameters", counted, weights, work)
     for note in sheet["notes"]:
         draw(file, f"\nnote: {note}")
 
