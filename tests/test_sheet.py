@@ -233,6 +233,8 @@ def test_the_issue_s_change_of_gpt2(sheet: Callable[..., Any], run: Run, tmp_pat
         ("gpt2", "n_heads=7", "n_heads"),
         ("gpt2", "n_layr=3", "n_layers"),
         ("gpt2", "n_layers=0", "n_layers"),
+        ("gpt2", "d_model=0", "--what-if d_model = 0: must be at least 1"),
+        ("gpt2", "d_model=0.5", "--what-if d_model = 0.5: must be int"),
         ("gpt2", "n_layers=100000000", "n_layers"),
         ("gpt2", "n_layers=x", "n_layers"),
         ("gpt2", "tied=1", "tied"),
@@ -348,9 +350,10 @@ def test_a_plotted_number_finds_its_shape_and_convention() -> None:
 
 
 def test_117m_is_no_rule_s_number(run: Run) -> None:
-    status, out, _ = run("size", "--find", "117M")
-    assert status == 0
-    assert "no convention gives 117M: it is OpenAI's first label of GPT-2 small, 124M by count" in out
+    for text in ("117M", "117m"):
+        status, out, _ = run("size", "--find", text)
+        assert status == 0
+        assert f"no convention gives {text}: it is OpenAI's first label of GPT-2 small, 124M by count" in out
     assert json.loads(run("size", "--find", "124M", "--json")[1])["published"][0]["name"] == "gpt2"
 
 
