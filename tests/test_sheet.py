@@ -313,6 +313,16 @@ def test_what_is_asked_of_several_models_is_told_of_each(run: Run, sheet: Callab
         assert run("size", "gpt2", "gpt2-xl", *words)[1] != run("size", "gpt2", "gpt2-xl")[1]
 
 
+def test_models_side_by_side_say_what_is_stored(run: Run, tmp_path: Path) -> None:
+    """A device holds that where no dtype is told: beside it the weights in another alone would not explain it."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"torch_dtype": "float32"}), encoding="utf-8")
+    stored = f"{4 * Ledger.of(read(LLAMA).spec).total:,}"
+    table = run("size", str(path), "gpt2", "--device", "t4")[1]
+    assert re.search(rf"weights, as stored, B +{stored} +none", table)
+    assert "as stored" not in run("size", "gpt2", "gpt2-xl", "--compare")[1]
+
+
 def test_several_models_say_by_which_rule_they_are_counted(run: Run) -> None:
     for how in ((), ("--compare",)):
         table = run("size", "gpt2", "gpt2-xl", "--convention", "nanogpt", *how)[1]

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--batch", type=whole, default=1, metavar="N", help="sequences at once (1)")
     run.add_argument("--context", type=whole, metavar="N", help="tokens of each (as many as the model allows)")
     run.add_argument("--dtype", choices=BITS, metavar="NAME", help="of the weights (as stored, else bfloat16)")
-    run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as the weights, 16 bits at least)")
+    run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as --dtype, 16 bits at least)")
     run.add_argument("--family", metavar="NAME", help="read the config as this model_type, whatever it says")
     run.add_argument("--device", metavar="NAME", help="a device's name, or BYTES,FLOPS,BANDWIDTH: bounds, how many")
     run.add_argument("--what-if", metavar="CHANGES", help="with other sizes: n_kv_heads=8,tied=false,vocab_size=50304")

@@ -78,6 +78,7 @@ def measures(sheet: Mapping[str, Any], cost: Cost) -> dict[str, float | None]:
         **parts,
         "met by one token": said["active"],
         f"weights, {cost.dtype}, B": cost.weights_bytes(),
+        "weights, as stored, B": sheet["weights_bytes"]["as_stored"],
         "cache of one token, B": cache["bytes_per_token"],
         f"cache, {cost.batch_size:,} x {cost.seq_len:,}, B": cache["bytes"],
         "forward, one token, FLOPs": sheet["flops"]["forward_per_token"],
