@@ -196,6 +196,7 @@ def test_a_blank_that_stands_there_stays(here: Path, capsys: pytest.CaptureFixtu
         ["exercise", "1", "--to", "no-folder/my.py"],
         ["exercise", "1", "--all"],
         ["exercise", "1", "--force"],
+        ["exercise", "1", "--to", "my.py", "--json"],
         ["exercise", "1", "--to", "broken.py"],
     ],
 )

@@ -161,7 +161,16 @@ def test_learn_lists_tells_and_writes(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 @pytest.mark.parametrize(
-    "words", [["learn", "99"], ["learn", "1", "--all"], ["learn", "--notebook", "x"], ["learn", "--measure"]]
+    "words",
+    [
+        ["learn", "99"],
+        ["learn", "1", "--all"],
+        ["learn", "--notebook", "x"],
+        ["learn", "--measure"],
+        ["learn", "1", "--text", "x"],
+        ["learn", "1", "--measure", "--notebook", "no/x"],
+        ["learn", "1", "--measure", "--figures", "no"],
+    ],
 )
 def test_learn_refuses_in_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2

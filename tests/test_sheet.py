@@ -233,6 +233,8 @@ def test_the_issue_s_change_of_gpt2(sheet: Callable[..., Any], run: Run, tmp_pat
         ("gpt2", "n_heads=7", "n_heads"),
         ("gpt2", "n_layr=3", "n_layers"),
         ("gpt2", "n_layers=0", "n_layers"),
+        ("gpt2", "d_model=0", "--what-if d_model = 0: must be at least 1"),
+        ("gpt2", "d_model=0.5", "--what-if d_model = 0.5: must be int"),
         ("gpt2", "n_layers=100000000", "n_layers"),
         ("gpt2", "n_layers=x", "n_layers"),
         ("gpt2", "tied=1", "tied"),
@@ -351,6 +353,41 @@ def test_models_side_by_side_with_their_ratio(run: Run) -> None:
     assert "feed-forward" in table
 
 
+TOLD = ("--train", "--tokens", "1e12", "--sustained", "4e14", "--price", "2", "--watts", "700", "--device", "h100")
+
+
+@pytest.mark.parametrize("how", [(), ("--compare",)])
+def test_what_is_asked_of_several_models_is_told_of_each(run: Run, sheet: Callable[..., Any], how: Any) -> None:
+    """Training, hours, dollars and a device have no column in a row for each model: they are set side by side."""
+    table = run("size", "gpt2", "gpt2-xl", *TOLD, "--published", "124000000,1500000000", *how)[1]
+    assert "-3,534.3 ppm" in table
+    for each in sheet("gpt2", "gpt2-xl", *TOLD):
+        assert f"{each['training_memory']['total']:,}" in table
+        assert f"{each['training']['dollars']:,.1f}" in table
+        assert f"{each['device']['memory_needed']:,}" in table
+        assert f"{each['device']['decode_tokens_per_second']:,.1f}" in table
+    for words in (("--tokens", "1e9"), ("--device", "t4"), ("--batch", "2"), ("--zero", "1", "--devices", "2")):
+        assert run("size", "gpt2", "gpt2-xl", *words)[1] != run("size", "gpt2", "gpt2-xl")[1]
+
+
+def test_models_side_by_side_say_what_is_stored(run: Run, tmp_path: Path) -> None:
+    """A device holds that where no dtype is told: beside it the weights in another alone would not explain it."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"torch_dtype": "float32"}), encoding="utf-8")
+    stored = f"{4 * Ledger.of(read(LLAMA).spec).total:,}"
+    table = run("size", str(path), "gpt2", "--device", "t4")[1]
+    assert re.search(rf"weights, as stored, B +{stored} +none", table)
+    assert "as stored" not in run("size", "gpt2", "gpt2-xl", "--compare")[1]
+
+
+def test_several_models_say_by_which_rule_they_are_counted(run: Run) -> None:
+    for how in ((), ("--compare",)):
+        table = run("size", "gpt2", "gpt2-xl", "--convention", "nanogpt", *how)[1]
+        assert table.count("parameters are counted as nanogpt") == 1
+        assert "123,689,472" in table
+    assert run("size", "gpt2", "gpt2-xl", "--convention", "all", "--compare")[1].count("124,753,152") == 1
+
+
 def test_memory_against_context_is_drawn(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "memory.svg"
     assert run("size", "gpt2", "llama-3-8b", "--json", "--plot-memory", str(path))[0] == 0
@@ -380,9 +417,10 @@ def test_a_plotted_number_finds_its_shape_and_convention() -> None:
 
 
 def test_117m_is_no_rule_s_number(run: Run) -> None:
-    status, out, _ = run("size", "--find", "117M")
-    assert status == 0
-    assert "no convention gives 117M: it is OpenAI's first label of GPT-2 small, 124M by count" in out
+    for text in ("117M", "117m"):
+        status, out, _ = run("size", "--find", text)
+        assert status == 0
+        assert f"no convention gives {text}: it is OpenAI's first label of GPT-2 small, 124M by count" in out
     assert json.loads(run("size", "--find", "124M", "--json")[1])["published"][0]["name"] == "gpt2"
 
 

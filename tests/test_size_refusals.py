@@ -79,6 +79,67 @@ def test_a_picture_and_a_sheet_call_parts_alike(
         assert f">{name}<" in picture
 
 
+@pytest.mark.parametrize("form", ["--json", "--csv"])
+@pytest.mark.parametrize("flag", ["--plot", "--plot-memory"])
+def test_a_picture_in_the_terminal_is_not_drawn_into_what_a_program_reads(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flag: str, form: str
+) -> None:
+    said = refused(capsys, "gpt2", flag, "-", form)
+    assert flag in said
+    assert form in said
+    assert main(["size", "gpt2", flag, str(tmp_path / "x.svg"), form]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["--find", "458M", "--csv"], "--csv"),
+        (["--find", "458M", "--published", "1"], "--published"),
+        (["--find", "458M", "--device", "h100"], "--device"),
+        (["--find", "458M", "--check"], "--check"),
+        (["gpt2", "--check", "--device", "h100"], "--device"),
+        (["gpt2", "--explain", "--csv"], "--csv"),
+        (["gpt2", "gpt2-xl", "--compare", "--explain"], "--compare"),
+        (["gpt2", "--family", "llama"], "--family"),
+    ],
+)
+def test_a_flag_that_another_has_no_use_for_is_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], flag: str
+) -> None:
+    assert flag in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--batch", "8"],
+        ["--context", "4096"],
+        ["--kv-dtype", "fp8"],
+        ["--family", "llama"],
+        ["--optimizer", "muon"],
+        ["--recompute", "full"],
+        ["--attention", "plain"],
+        ["--zero", "3"],
+        ["--devices", "8"],
+        ["--plot-memory", "x.svg"],
+    ],
+)
+def test_what_only_layers_can_answer_is_refused_of_a_bare_size(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert words[0] in refused(capsys, "7B", *words)
+
+
+def test_a_bare_size_is_held_in_the_dtype_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, n_bytes in (([], 14e9), (["--dtype", "float32"], 28e9), (["--dtype", "int4"], 3.5e9)):
+        assert main(["size", "7B", "--device", "h100", "--json", *words]) == 0
+        assert json.loads(capsys.readouterr().out)["device"]["memory_needed"] == n_bytes
+    assert main(["size", "7B", "--device", "h100", "--dtype", "int4", "--published", "6738415616"]) == 0
+    out = capsys.readouterr().out
+    assert "to hold the weights in int4" in out
+    assert "6,738,415,616" in out
+
+
 @pytest.mark.parametrize("columns", ["1", "20", "50"])
 def test_a_narrow_window_cuts_no_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from plainformer.cli import main
+from plainformer.cli.plotting import against_context
 from plainformer.cost import Cost
 from plainformer.cost.devices import DEVICES, Device, device, needed
 from plainformer.cost.flops import Work, flops
@@ -17,6 +19,7 @@ from plainformer.faults import PlainformerError
 from plainformer.huggingface import read
 from plainformer.ledger import Ledger
 from plainformer.presets import presets
+from plainformer.report.sheet import Subject
 
 LLAMA = {
     "model_type": "llama",
@@ -36,8 +39,8 @@ OTHERS = 2 * (2 * 100 * 256 + (2 * 2 + 1) * 256)  # tables and norms in 16 bits
 def stored(quantization: dict[str, Any], **more: Any) -> tuple[int | None, str]:
     reading = read(LLAMA | more | {"quantization_config": quantization})
     rows = Ledger.of(reading.spec).weights
-    total, notes = stored_bytes(reading.spec, rows, reading.dtype, reading.quantization, reading.model_type)
-    return total, " ".join(notes)
+    each, notes = stored_bytes(reading.spec, rows, reading.dtype, reading.quantization, reading.model_type)
+    return each and sum(each), " ".join(notes)
 
 
 def test_published_files_have_the_bytes_that_their_configs_say(cases: Path) -> None:
@@ -48,7 +51,8 @@ def test_published_files_have_the_bytes_that_their_configs_say(cases: Path) -> N
         held = json.loads((cases / "cases" / "size" / f"{name}.json").read_text(encoding="utf-8"))
         reading = read(held["config"], name)
         rows = Ledger.of(reading.spec).weights
-        sizes[name], _ = stored_bytes(reading.spec, rows, reading.dtype, reading.quantization, reading.model_type)
+        each, _ = stored_bytes(reading.spec, rows, reading.dtype, reading.quantization, reading.model_type)
+        sizes[name] = each and sum(each)
     qwen = 48 * (2 * 4096 * 2048 + 2 * 512 * 2048 + 128 * 3 * 768 * 2048)
     assert sizes == {
         "gpt-oss-20b": 13_761_264_768,
@@ -171,6 +175,66 @@ def test_a_step_reads_all_weights_but_tables_that_only_look_up() -> None:
     assert llama.memory_bytes == 2 * 8_030_261_248 + 131_072
 
 
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True, "version": "gemm"}
+
+
+def test_a_step_reads_each_weight_in_the_bytes_that_it_has() -> None:
+    """Packed linears beside a table and a head of 16 bits: of the table a row, of every other weight all its bytes."""
+    reading = read(LLAMA | {"quantization_config": AWQ})
+    cost = Cost.of(reading.spec, seq_len=1)
+    each, _ = stored_bytes(reading.spec, cost.ledger.weights, "bfloat16", AWQ, "llama")
+    assert each is not None
+    serving = Serving.of(cost, each)
+    assert serving.weights_read == sum(each) - 2 * 99 * 256
+    assert serving.memory_bytes == sum(each) + cost.cache_bytes
+
+
+def test_a_dtype_that_is_asked_for_is_what_a_device_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Told, it is also what a picture of memory begins with; untold, both are of the weights as they are stored."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"torch_dtype": "float32"}), encoding="utf-8")
+    total = Ledger.of(read(LLAMA).spec).total
+
+    for words, held in (([], 4 * total), (["--dtype", "int4"], total // 2)):
+        assert main(["size", str(path), "--device", "t4", "--context", "1", "--json", "--explain", *words]) == 0
+        sheet = json.loads(capsys.readouterr().out)
+        (formula,) = [one["values"] for one in sheet["formulas"] if one["what"] == "memory needed"]
+        assert sheet["weights_bytes"]["as_stored"] == 4 * total
+        assert sheet["device"]["memory_needed"] == held + sheet["kv_cache"]["bytes"]
+        assert formula.startswith(f"{held:,} + ")
+        cost = Cost.of(read(LLAMA).spec, seq_len=1, dtype="int4" if words else "bfloat16")
+        subject = Subject(name="it", spec=cost.spec, family="llama", model_type="llama")
+        name = "it, in int4" if words else "it"
+        assert against_context([(subject, sheet, cost)], "int4" if words else None) == [
+            (name, [(1, sheet["device"]["memory_needed"])])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
+        ({"torch_dtype": "float8_e4m3fn"}, "float8_e4m3fn"),
+        ({"torch_dtype": "auto"}, "auto"),
+        ({"torch_dtype": None}, "does not say in which dtype"),
+    ],
+)
+def test_a_device_s_figures_say_in_which_dtype_they_take_what_is_not_understood(
+    more: dict[str, Any], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | more), encoding="utf-8")
+    taken = "memory and bounds take the weights in bfloat16"
+    for words, is_said in (((), True), (("--dtype", "bfloat16"), False)):
+        assert main(["size", str(path), "--device", "t4", "--json", *words]) == 0
+        sheet = json.loads(capsys.readouterr().out)
+        assert sheet["weights_bytes"]["as_stored"] is None
+        assert any(why in note for note in sheet["notes"])
+        assert any(taken in note for note in sheet["notes"]) == is_said
+    assert main(["size", str(path), "--json"]) == 0
+    assert taken not in capsys.readouterr().out
+
+
 def test_a_step_of_one_row_reads_the_experts_of_one_token() -> None:
     spec = presets["mixtral-8x7b"]
     one, many = (Serving.of(Cost.of(spec, batch_size=n, seq_len=1)) for n in (1, 1000))
@@ -201,6 +265,19 @@ def test_the_least_work_of_a_prompt_is_what_each_query_may_see() -> None:
         least_for_a_prompt(Cost.of(presets["bert-base"], seq_len=8))
         == Cost.of(presets["bert-base"], seq_len=8).forward_flops
     )
+
+
+def test_a_window_holds_for_borrowed_keys_too() -> None:
+    """Gemma 3n: the last layers ask the keys of earlier ones, as far as those windows reach."""
+    config = {"model_type": "gemma3n_text", "num_hidden_layers": 10, "num_kv_shared_layers": 5, "sliding_window": 4}
+    config |= {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
+    config |= {"intermediate_size": [96] * 10, "activation_sparsity_pattern": [0.0] * 10, "vocab_size": 50}
+    config |= {"vocab_size_per_layer_input": 50, "hidden_size_per_layer_input": 8, "laurel_rank": 4}
+    near, far = (Cost.of(read(config | {"sliding_window": n}).spec, seq_len=16) for n in (4, 16))
+    of_a_window = 4 * 2 * 32 * (pairs(16, None) - pairs(16, 4))  # 4 operations a pair, head and width
+    assert least_for_a_prompt(far) - least_for_a_prompt(near) == 8 * of_a_window  # every fifth layer sees all
+    saved = 4 * 2 * 32 * (16 - 4)
+    assert Serving.of(far).step_flops - Serving.of(near).step_flops == 8 * saved
 
 
 def test_the_longer_of_reading_and_computing_binds() -> None:

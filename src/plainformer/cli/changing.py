@@ -80,7 +80,9 @@ def by_builder(preset: str, changes: Changes) -> tuple[Spec, Changes]:
             rule = f"{function} has no such size"
             faults.append(Fault(f"--what-if {name}", value, rule, f"near to it: {', '.join(near)}"))
         elif name in known and not fits(value, str(builder.__annotations__[name])):
-            faults.append(Fault(f"--what-if {name}", value, f"must be {builder.__annotations__[name]}"))
+            kind = str(builder.__annotations__[name])
+            rule = "must be at least 1" if type(value) is int and fits(1, kind) else f"must be {kind}"
+            faults.append(Fault(f"--what-if {name}", value, rule))
         elif isinstance(value, int) and not isinstance(value, bool) and name == "n_layers" and value > 10_000:
             faults.append(Fault(f"--what-if {name}", value, "must be at most 10,000"))
     if faults:

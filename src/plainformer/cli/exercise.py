@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
             raise refuse("--force" if args.force else "--json", None, "is of no blank", "--to FILE.py, or no number")
         print("\n\n".join(map(blank, asked)), end="")
         return 0
+    if args.json:
+        raise refuse("--json", None, "is of how far you are", "without a number and --to")
     path = Path(args.to)
     if path.suffix != ".py" or not path.stem.isidentifier():
         raise refuse("--to", args.to, "must be a Python file: letters, digits, _ and .py", "--to my.py")

@@ -36,6 +36,10 @@ def run(args: argparse.Namespace) -> int:
     if args.all and args.lesson:
         raise refuse("--all", args.lesson, "takes no lesson", "give one of them")
     asked = [flag for flag in ("notebook", "figures", "measure") if getattr(args, flag)]
+    if args.text and not args.measure:
+        raise refuse("--text", args.text, "is what --measure trains on", "add --measure")
+    if args.measure and len(asked) > 1:
+        raise refuse(f"--{asked[0]}", getattr(args, asked[0]), "is of a lesson that is told; --measure tells none")
     if asked and not args.lesson and not (args.all and asked == ["figures"]):
         raise refuse(f"--{asked[0]}", getattr(args, asked[0]), "is of one lesson", "plainformer learn LESSON ...")
     if not (args.all or args.lesson):

@@ -23,7 +23,10 @@ def bare(text: str, parameters: int, args: argparse.Namespace) -> Any:
 
     layered = {"--explain": args.explain, "--convention": args.convention, "--train": args.train, "--plot": args.plot}
     layered |= {"--lora": args.lora, "--qlora": args.qlora, "--compare": args.compare}
-    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv}
+    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv, "--family": args.family}
+    layered |= {"--batch": args.batch > 1, "--context": args.context, "--kv-dtype": args.kv_dtype, "--zero": args.zero}
+    layered |= {"--devices": args.devices > 1, "--optimizer": args.optimizer != "adamw"}
+    layered |= {"--recompute": args.recompute != "none", "--attention": args.attention != "fused"}
     if asked := [flag for flag, value in layered.items() if value]:
         raise refuse(asked[0], text, "is a size, not a model: this needs its layers", "give a config.json or a preset")
     sheet = of_a_size(
@@ -34,6 +37,7 @@ def bare(text: str, parameters: int, args: argparse.Namespace) -> Any:
         price=args.price,
         watts=args.watts,
         device=args.device,
+        dtype=args.dtype or "bfloat16",
     )
     return SimpleNamespace(name=text), sheet, None
 
@@ -54,23 +58,29 @@ def draw(sized: Sequence[Sized], args: argparse.Namespace) -> None:
     if args.plot_memory == "-":
         from plainformer.report.asked_tables import draw_memory
 
-        draw_memory(sys.stdout, against_context(sized))
+        draw_memory(sys.stdout, against_context(sized, args.dtype))
     elif args.plot_memory:
         from plainformer.report import svg
 
-        series = {name: [(float(n), n_bytes / 1e9) for n, n_bytes in points] for name, points in against_context(sized)}
+        found = against_context(sized, args.dtype)
+        series = {name: [(float(n), n_bytes / 1e9) for n, n_bytes in points] for name, points in found}
         picture = svg.line_chart(series, "Memory: weights and cache", "tokens of context", "GB (1e9 bytes)")
         write("--plot-memory", args.plot_memory, picture)
 
 
-def against_context(sized: Sequence[Sized], n_points: int = 60) -> list[tuple[str, list[tuple[int, int]]]]:
-    """For each model the bytes of its weights and cache at contexts up to its cost's own, evenly spaced."""
+def against_context(
+    sized: Sequence[Sized], dtype: str | None, n_points: int = 60
+) -> list[tuple[str, list[tuple[int, int]]]]:
+    """For each model the bytes of its weights and cache at contexts up to its cost's own, evenly spaced. dtype: of the
+    weights; None: as they are stored, or in the cost's own, which the name then says of a config."""
     found = []
     for subject, sheet, cost in sized:
-        weights = sheet["weights_bytes"]["as_stored"] or cost.weights_bytes()
+        stored = None if dtype else sheet["weights_bytes"]["as_stored"]
+        unsaid = f", in {cost.dtype}" if stored is None and (dtype or subject.model_type) else ""
+        weights = stored or cost.weights_bytes()
         fixed = weights + cost.cross_cache_bytes + cost.state_bytes
         contexts = sorted({1 + (cost.seq_len - 1) * i // n_points for i in range(n_points + 1)})
-        found.append((subject.name, [(n, fixed + cache_bytes(cost, n)) for n in contexts]))
+        found.append((subject.name + unsaid, [(n, fixed + cache_bytes(cost, n)) for n in contexts]))
     return found
 
 

@@ -23,8 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("what it is asked to do")
     run.add_argument("--batch", type=whole, default=1, metavar="N", help="sequences at once (1)")
     run.add_argument("--context", type=whole, metavar="N", help="tokens of each (as many as the model allows)")
-    run.add_argument("--dtype", default="bfloat16", choices=BITS, metavar="NAME", help="of the weights (bfloat16)")
-    run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as the weights, 16 bits at least)")
+    run.add_argument("--dtype", choices=BITS, metavar="NAME", help="of the weights (as stored, else bfloat16)")
+    run.add_argument("--kv-dtype", choices=BITS, metavar="NAME", help="of the cache (as --dtype, 16 bits at least)")
     run.add_argument("--family", metavar="NAME", help="read the config as this model_type, whatever it says")
     run.add_argument("--device", metavar="NAME", help="a device's name, or BYTES,FLOPS,BANDWIDTH: bounds, how many")
     run.add_argument("--what-if", metavar="CHANGES", help="with other sizes: n_kv_heads=8,tied=false,vocab_size=50304")
@@ -104,7 +104,16 @@ def share(text: str) -> float:
     return value
 
 
+OF_A_SHEET = ("what_if", "train", "tokens", "device", "dtype", "context", "explain", "compare", "published", "csv")
+UNHEARD = {  # what a flag has no use for
+    "find": (*OF_A_SHEET, "plot", "plot_memory", "family", "check"),
+    "check": (*OF_A_SHEET, "plot", "plot_memory", "convention"),
+    "explain": ("compare", "csv"),
+}
+
+
 def run(args: argparse.Namespace) -> int:
+    heard(args)
     if args.find is not None:
         from plainformer.cli.finding import find
 
@@ -131,6 +140,24 @@ def run(args: argparse.Namespace) -> int:
     elif "-" not in (args.plot, args.plot_memory):
         print_tables(sized, args)
     return 0
+
+
+def heard(args: argparse.Namespace) -> None:
+    """Refuses what would be said for nothing, and two things in one stream."""
+
+    def told(name: str) -> bool:
+        return getattr(args, name) not in (None, False)
+
+    def flag(name: str) -> str:
+        return f"--{name.replace('_', '-')}"
+
+    for first, others in UNHEARD.items():
+        for second in filter(told, others if told(first) else ()):
+            raise refuse(flag(second), getattr(args, second), f"{flag(first)} has no use for it", "leave one out")
+    form = next(filter(told, ("json", "csv")), None)
+    for name in ("plot", "plot_memory"):
+        if form and getattr(args, name) == "-":
+            raise refuse(flag(name), "-", f"draws in what {flag(form)} writes", "draw into a file, as where.svg")
 
 
 def beside_published(sized: list[Sized], args: argparse.Namespace) -> None:
@@ -186,7 +213,10 @@ def size(text: str, args: argparse.Namespace) -> Sized:
 
 
 def account(subject: Subject, args: argparse.Namespace) -> Sized:
-    cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=args.dtype, kv_dtype=args.kv_dtype)
+    if args.family is not None and (subject.model_type is None or subject.n_stored is not None):
+        raise refuse("--family", args.family, f"is for reading a config, and {subject.name} is none")
+    dtype = args.dtype or "bfloat16"
+    cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=dtype, kv_dtype=args.kv_dtype)
     sheet = facts(
         subject,
         cost,
@@ -197,6 +227,7 @@ def account(subject: Subject, args: argparse.Namespace) -> Sized:
         device=args.device,
         plan=plan_of(args),
         watts=args.watts,
+        told_dtype=args.dtype is not None,
     )
     return subject, sheet, cost
 
@@ -237,6 +268,11 @@ def print_json(sized: list[Sized], args: argparse.Namespace) -> None:
     print(json.dumps(sheets[0] if len(sheets) == 1 else sheets, indent=1, ensure_ascii=False))
 
 
+def needs_rows(sheet: dict[str, Any], args: argparse.Namespace) -> bool:
+    """Whether something is asked for that a table with a row for each model has no column for."""
+    return "training_memory" in sheet or "device" in sheet or bool(args.tokens) or args.batch > 1
+
+
 def print_tables(sized: list[Sized], args: argparse.Namespace) -> None:
     from plainformer.report import asked_tables, tables
 
@@ -251,7 +287,7 @@ def print_tables(sized: list[Sized], args: argparse.Namespace) -> None:
             for name in CONVENTIONS if args.convention == "all" else [args.convention or "tensors"]:
                 tables.draw_lines(sys.stdout, subject, count(subject.spec, name))
             asked_tables.draw_formulas(sys.stdout, sheet, cost)
-    elif args.compare or args.what_if:
+    elif args.compare or args.what_if or (len(models) > 1 and needs_rows(models[0][1], args)):
         asked_tables.draw_compared(sys.stdout, models)
     elif len(models) == 1:
         tables.draw_sheet(sys.stdout, *models[0])

@@ -153,7 +153,7 @@ def search(text: str, by: str | None = None) -> dict[str, object]:
         answer["nearest"] = nearest(asked, names)
         return answer
     answer["published"] = [one for one in known if rounds_to(one.total, asked)]
-    if (mislabel := MISLABELS.get(text)) and not answer["published"]:
+    if (mislabel := MISLABELS.get(text.strip().upper())) and not answer["published"]:
         preset, words = mislabel
         answer["label"] = words
         answer["counts"] = [one for one in known if one.name == preset]

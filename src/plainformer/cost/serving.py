@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
-from plainformer.cost import Cost
+from plainformer.cost import Cost, rules
 from plainformer.cost.devices import DEVICES, Device, needed
 from plainformer.cost.flops import Work, flops
 from plainformer.ledger import Weight
-from plainformer.mixers import Sized
+from plainformer.mixers import BorrowedAttention, Sized
 from plainformer.records import dataclass
 from plainformer.spec import Attention, Residual
 from plainformer.tree import walk
@@ -25,15 +26,16 @@ class Serving:
     prompt_flops: int
 
     @classmethod
-    def of(cls, cost: Cost, stored: int | None = None) -> Serving:
-        """stored: bytes of all weights as they lie in their files, where that is known; else those of cost.dtype."""
-        every, total = stored or cost.weights_bytes(), cost.ledger.total
-        read = sum(read_in_a_step(row, cost) for row in cost.ledger.weights)
+    def of(cls, cost: Cost, stored: Sequence[int] | None = None) -> Serving:
+        """stored: bytes of each of cost.ledger.weights as its files hold it, where known; else all in cost.dtype."""
+        rows = cost.ledger.weights
+        sizes = stored or [rules.n_bytes(row.count, cost.dtype) for row in rows]
+        read = sum(size * read_in_a_step(row, cost) / (row.count or 1) for row, size in zip(rows, sizes, strict=True))
         kept = cost.cache_bytes + cost.cross_cache_bytes + cost.state_bytes
         step = Work(cost.batch_size, 1, cost.seq_len, cost.source_len)
         return cls(
-            memory_bytes=every + kept,
-            weights_read=ceil(every * read / total) if total else 0,
+            memory_bytes=(sum(stored) if stored else cost.weights_bytes()) + kept,
+            weights_read=ceil(read),
             cache_read=kept,
             step_flops=decoding(cost, step),
             prompt_flops=least_for_a_prompt(cost),
@@ -73,7 +75,8 @@ def least_for_a_prompt(cost: Cost) -> int:
 
 
 def window_of(residual: Residual) -> int | None:
-    return next((part.window for _, part in walk(residual) if isinstance(part, Attention)), None)
+    kinds = Attention, BorrowedAttention
+    return next((part.window for _, part in walk(residual) if isinstance(part, kinds)), None)
 
 
 def pairs(length: int, window: int | None) -> int:

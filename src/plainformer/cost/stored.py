@@ -14,7 +14,7 @@ from plainformer.ledger import Weight
 from plainformer.records import dataclass
 from plainformer.spec import Spec
 
-Answer = tuple[int | None, list[str]]
+Answer = tuple[list[int] | None, list[str]]
 NEVER = ("lm_head", "embed_tokens", "norm", "layernorm", "gate", "router")  # last words of what no method packs
 OF_LINEARS = ("attention", "feed_forward", "expert", "mixer")
 
@@ -40,7 +40,8 @@ def stored_bytes(
     quantization: Mapping[str, Any],
     model_type: str | None,
 ) -> Answer:
-    """Every tensor once in `dtype`, but for the linears that the method packs, with what it stores beside them.
+    """Bytes of each row: of its numbers in `dtype`, but for the linears that the method packs, with what it stores
+    beside them.
 
     Buffers and what is in the files but not in the class (draft layers) are not in it.
     """
@@ -55,7 +56,7 @@ def stored_bytes(
             raise Unclear(f"{method} is not understood")
         packed, left_out = METHODS[method](quantization)
         excluded = names_left_out(left_out, spec, model_type)
-        total, n_packed, sizes = 0, 0, dict[object, int | None]()
+        every, n_packed, sizes = list[int](), 0, dict[object, int | None]()
         for row in rows:
             alike = row.shape, row.kind, place_in_layer(row.name), row.name in excluded  # layers say the same again
             if alike not in sizes:
@@ -64,13 +65,13 @@ def stored_bytes(
                 sizes[alike] = None if matrix is None or size is None else size * matrix.times
             size = sizes[alike]
             n_packed += size is not None
-            total += rules.n_bytes(row.count, dtype) if size is None else size
+            every.append(rules.n_bytes(row.count, dtype) if size is None else size)
         if not n_packed:
             raise Unclear(f"{method} packs none of this model's weights")
     except Unclear as reason:
         return None, [f"weights are stored quantised ({method}), and their bytes are not worked out: {reason}"]
     said = f"as stored: {method}, with its scales; tables, norms, routers and what it leaves out in {dtype}"
-    return total, [said, *assumed]
+    return every, [said, *assumed]
 
 
 def place_in_layer(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from plainformer.cost import Cost, rules
@@ -11,8 +12,8 @@ from plainformer.cost.training import Plan, Training, compute_optimal_tokens
 from plainformer.spec import Tower
 
 
-def serving(cost: Cost, stored: int | None, device: Device) -> dict[str, Any]:
-    """What a device makes of it: bounds, and how many are needed."""
+def serving(cost: Cost, stored: Sequence[int] | None, device: Device) -> dict[str, Any]:
+    """What a device makes of it: bounds, and how many are needed. stored: as for Serving.of."""
     one = Serving.of(cost, stored)
     causal = bool(cost.cache.parts)
     step = one.step_seconds(device)
@@ -81,8 +82,10 @@ def of_a_size(
     price: float | None = None,
     watts: float | None = None,
     device: Device | None = None,
+    dtype: str = "bfloat16",
 ) -> dict[str, Any]:
-    """What follows from a number of parameters alone: no layer is known, so rules of thumb only."""
+    """What follows from a number of parameters alone: no layer is known, so rules of thumb only. dtype: in which a
+    device holds the weights; the others as in `facts`."""
     work = rules.training_flops(parameters, tokens) if tokens is not None else None
     hours = rules.device_hours(work, sustained) if work is not None and sustained else None
     sheet: dict[str, Any] = {
@@ -108,6 +111,6 @@ def of_a_size(
     if device is not None:
         from plainformer.cost.devices import needed
 
-        weights = sheet["weights_bytes"]["bfloat16"]
-        sheet["device"] = {"name": device.name, "memory_needed": weights, "needed": needed(weights, device)}
+        held = rules.n_bytes(parameters, dtype)
+        sheet["device"] = {"name": device.name, "memory_needed": held, "needed": needed(held, device), "dtype": dtype}
     return sheet

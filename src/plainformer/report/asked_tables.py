@@ -11,7 +11,7 @@ from plainformer.cost import Cost
 from plainformer.report.explain import formulas
 from plainformer.report.figures import label, percent, short
 from plainformer.report.sheet import Subject
-from plainformer.report.tables import Row, columns, draw, draws_blocks, training_rows
+from plainformer.report.tables import Row, columns, draw, draw_asides, draws_blocks, training_rows
 
 if TYPE_CHECKING:
     from plainformer.huggingface.checking import Checked
@@ -47,8 +47,11 @@ def draw_size(file: IO[str], name: str, sheet: Mapping[str, Any]) -> None:
     ]
     if "device" in sheet:
         of = sheet["device"]
-        work.append((f"devices, {of['name']}", f"{of['needed']:,}", "to hold the weights in 16 bits"))
-    draw_rows(file, f"{name}: {label(total)} parameters", [("parameters", f"{total:,}", "")], weights, work)
+        work.append((f"devices, {of['name']}", f"{of['needed']:,}", f"to hold the weights in {of['dtype']}"))
+    counted = [("parameters", f"{total:,}", "")]
+    if (known := sheet.get("published")) is not None:
+        counted.append(("published", f"{known['value']:,}", f"off by {known['ppm']:+,.1f} ppm"))
+    draw_rows(file, f"{name}: {label(total)} parameters", counted, weights, work)
     for note in sheet["notes"]:
         draw(file, f"\nnote: {note}")
 
@@ -69,17 +72,28 @@ def measures(sheet: Mapping[str, Any], cost: Cost) -> dict[str, float | None]:
     """The numbers that are compared."""
     said, cache, training = sheet["parameters"], sheet["kv_cache"], sheet["training"]
     parts = {f"  {name.replace('_', '-')}": n for name, n in said["by_part"].items()}
-    memory = sheet.get("training_memory") or {}
+    memory, device = sheet.get("training_memory") or {}, sheet.get("device") or {}
     return {
         "parameters": said["total"],
         **parts,
         "met by one token": said["active"],
         f"weights, {cost.dtype}, B": cost.weights_bytes(),
+        "weights, as stored, B": sheet["weights_bytes"]["as_stored"],
         "cache of one token, B": cache["bytes_per_token"],
         f"cache, {cost.batch_size:,} x {cost.seq_len:,}, B": cache["bytes"],
         "forward, one token, FLOPs": sheet["flops"]["forward_per_token"],
-        "to train, B": memory.get("total") or training["bytes"],
+        "to train, before activations, B": training["bytes"],
+        "to train, one device, B": memory.get("total"),
+        "trained parameters": memory.get("trained"),
+        "training, exact, FLOPs": training["flops_exact"],
+        "training, 6ND, FLOPs": training["flops_6nd"],
         "device hours": training["device_hours"],
+        "dollars": training["dollars"],
+        "energy, kWh": sheet.get("energy_kwh"),
+        "memory needed, B": device.get("memory_needed"),
+        f"devices, {device.get('name')}": device.get("needed"),
+        "decoding, at most, tokens/s": device.get("decode_tokens_per_second"),
+        "prompt, at least, s": device.get("prefill_seconds"),
     }
 
 
@@ -89,6 +103,9 @@ def draw_compared(file: IO[str], sized: Sequence[Sized]) -> None:
     table.add_column("", no_wrap=True)
     for subject, _, _ in sized:
         table.add_column(subject.name, justify="right", overflow="fold")
+    if all("published" in sheet for _, sheet, _ in sized):
+        known = [sheet["published"] for _, sheet, _ in sized]
+        table.add_row("published", *(f"{one['value']:,}  {one['ppm']:+,.1f} ppm" for one in known))
     every = [measures(sheet, cost) for _, sheet, cost in sized]
     for at, names in enumerate(zip(*every, strict=True)):
         values = [list(one.values())[at] for one in every]
@@ -97,15 +114,14 @@ def draw_compared(file: IO[str], sized: Sequence[Sized]) -> None:
         name = names[0] if len(set(names)) == 1 else names[0].partition(",")[0]
         table.add_row(name, *(beside(value, values[0], i) for i, value in enumerate(values)))
     draw(file, table)
-    for subject, sheet, _ in sized:
-        for note in sheet["notes"]:
-            draw(file, f"\n{subject.name}: {note}")
+    draw_asides(file, sized)
 
 
 def beside(value: float | None, first: float | None, i: int) -> str:
     if value is None:
         return "none"
-    said = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    whole = isinstance(value, int)
+    said = f"{value:,}" if whole else f"{value:,.1f}" if 100 <= value < 1e12 else f"{value:.4g}"
     return said if i == 0 or not first else f"{said}  x {value / first:.3f}"
 
 

@@ -132,6 +132,6 @@ def trained(sheet: Mapping[str, Any], cost: Cost) -> Iterator[Formula]:
 def served(sheet: Mapping[str, Any], cost: Cost) -> Iterator[Formula]:
     if (said := sheet.get("device")) is None:
         return
-    stored = sheet["weights_bytes"]["as_stored"] or cost.weights_bytes()
-    values = f"{n(stored)} + {n(said['memory_needed'] - stored)}"
+    kept = cost.cache_bytes + cost.cross_cache_bytes + cost.state_bytes
+    values = f"{n(said['memory_needed'] - kept)} + {n(kept)}"
     yield Formula("memory needed", "weights + cache", values, said["memory_needed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from plainformer.cost import Cost, rules
@@ -94,10 +95,12 @@ def facts(
     device: Device | None = None,
     plan: Plan | None = None,
     watts: float | None = None,
+    told_dtype: bool = False,
 ) -> dict[str, Any]:
     """The sheet. convention: its name, or "all"; tokens: to train on; sustained: operations a second of one device;
-    price: dollars of one device for an hour; watts: of one device. device, plan: a section of their own each. What is
-    not known is None, with a note where that surprises."""
+    price: dollars of one device for an hour; watts: of one device. device, plan: a section of their own each.
+    told_dtype: a device holds the weights in the cost's dtype, not as the source stores them. What is not known is
+    None, with a note where that surprises."""
     rows, by_convention = counted_as(convention, cost)
     stored, stored_note = as_stored(subject, cost)
     exact = cost.training_flops(tokens) if tokens is not None else None
@@ -105,7 +108,8 @@ def facts(
     if device is not None:
         from plainformer.report.asked import serving
 
-        asked |= serving(cost, stored, device)
+        asked |= serving(cost, None if told_dtype else stored, device)
+        asked["notes"] += [] if told_dtype else taken_for_granted(subject, stored, cost.dtype)
     if plan is not None:
         from plainformer.report.asked import training
 
@@ -119,7 +123,7 @@ def facts(
         "parameters": parameters(rows),
         "weights_bytes": {
             **{dtype: rules.n_bytes(total, dtype) for dtype in ("float32", "bfloat16", "fp8", "int8", "int4")},
-            "as_stored": stored,
+            "as_stored": None if stored is None else sum(stored),
         },
         "kv_cache": {
             "bytes_per_token": cost.cache_bytes_per_token if causal else None,
@@ -172,18 +176,33 @@ def under(counted: Count) -> dict[str, Any]:
     }
 
 
-def as_stored(subject: Subject, cost: Cost) -> tuple[int | None, list[str]]:
-    """Bytes of the weights as the source says that they are stored, and a note where it doesn't say enough."""
+def as_stored(subject: Subject, cost: Cost) -> tuple[list[int] | None, list[str]]:
+    """Bytes of each of the ledger's weights as the source says that it is stored, and a note where it doesn't say
+    enough. Of a file whose header says the bytes of all: each its share by count."""
+    rows = cost.ledger.weights
     if subject.n_stored is not None:
-        return subject.n_stored, []
+        counts = accumulate((row.count for row in rows), initial=0)
+        ends = [subject.n_stored * n // (cost.ledger.total or 1) for n in counts]
+        return [end - begin for begin, end in pairwise(ends)], []
     if not subject.quantization:
         if subject.dtype in rules.BITS:
-            return cost.weights_bytes(subject.dtype), []
+            return [rules.n_bytes(row.count, subject.dtype) for row in rows], []
         unsaid = "the config does not say in which dtype the weights are stored"
-        return None, [unsaid] if subject.model_type and subject.dtype is None else []
+        if subject.dtype is not None:
+            unsaid = f"the config's dtype, {subject.dtype}, is not known here: bytes as stored are not worked out"
+        return None, [unsaid] if subject.model_type else []
     from plainformer.cost.stored import stored_bytes
 
     return stored_bytes(cost.spec, cost.ledger.weights, subject.dtype, subject.quantization, subject.model_type)
+
+
+def taken_for_granted(subject: Subject, stored: Sequence[int] | None, dtype: str) -> list[str]:
+    """What a device's figures are reckoned with where the source does not say how each weight is stored."""
+    if subject.n_stored is not None:
+        return ["what a step reads is taken at the file's mean width, though its tensors have several"]
+    if stored is None and subject.model_type:
+        return [f"memory and bounds take the weights in {dtype}: --dtype says another"]
+    return []
 
 
 def ledger_rows(rows: Iterable[Weight]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import IO, Any
 
@@ -284,7 +284,15 @@ def draw_many(file: IO[str], sized: Iterable[tuple[Subject, Mapping[str, Any], C
             short(sheet["flops"]["forward_per_token"]),
         )
     draw(file, table)
-    for subject, sheet, _ in rows:
+    draw_asides(file, rows)
+
+
+def draw_asides(file: IO[str], sized: Sequence[tuple[Subject, Mapping[str, Any], Cost]]) -> None:
+    """What several models' figures are counted as and leave out."""
+    if "convention" in sized[0][1]:
+        said = sized[0][1]["convention"]
+        draw(file, f"\nparameters are counted as {said['name']}: {said['says']}")
+    for subject, sheet, _ in sized:
         for note in sheet["notes"]:
             draw(file, f"\n{subject.name}: {note}")
         if "conventions" in sheet:
