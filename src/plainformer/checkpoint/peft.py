@@ -7,9 +7,7 @@ with their own, side by side, and a B of blocks.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -24,9 +22,11 @@ from torch import Tensor
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.exporting import dump
 from plainformer.checkpoint.hub import load_hub
+from plainformer.checkpoint.patterns import MOST_CHARACTERS, MOST_PATTERNS, ends_with, is_plain, readable
 from plainformer.checkpoint.runs import tensors_in
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface import read_file
+from plainformer.huggingface.json_files import read_object
 from plainformer.huggingface.names import one_in, one_out, placed, spellings, table_of
 from plainformer.huggingface.tables import Row
 from plainformer.ledger import Ledger
@@ -147,14 +147,7 @@ def base_of(folder: Path, base: str | Path | None = None) -> Path:
 def settings(folder: Path) -> dict[str, Any]:
     """adapter_config.json. Refuses what is no plain LoRA, by its keys."""
     file = folder / CONFIG
-    try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise refuse(str(file), error.strerror, "cannot be read") from None
-    except (ValueError, RecursionError) as error:
-        raise refuse(str(file), str(error)[:100], "is not JSON") from None
-    if not isinstance(said, dict):
-        raise refuse(str(file), type(said).__name__, "must be an object")
+    said = read_object(str(file), str(file))
     faults = [
         Fault(f"{file}: {key}", said.get(key), "is not read yet") for key in SAID if said.get(key) not in SAID[key]
     ]
@@ -172,11 +165,16 @@ def pattern_faults(file: Path, key: str, patterns: Any) -> Iterator[Fault]:
     if not isinstance(patterns, dict | None):
         yield Fault(f"{file}: {key}", patterns, "must be an object of patterns and numbers")
         return
-    for pattern, value in (patterns or {}).items():
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError):
-            yield Fault(f"{file}: {key}", pattern, "is no pattern of names")
+    patterns = patterns or {}
+    n_characters = sum(len(one) for one in patterns if not is_plain(one))
+    if len(patterns) > MOST_PATTERNS or n_characters > MOST_CHARACTERS:
+        most = f"{MOST_PATTERNS:,} patterns, or {MOST_CHARACTERS:,} characters of those that are no plain names"
+        yield Fault(f"{file}: {key}", len(patterns), f"is over {most}")
+        return
+    for pattern, value in patterns.items():
+        if not readable(pattern):
+            hint = "read are characters and classes, each repeated or not, groups and alternatives"
+            yield Fault(f"{file}: {key}", pattern, "is no pattern of names that is read here", hint)
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             yield Fault(f"{file}: {key}: {pattern}", value, "must be a finite number")
 
@@ -190,7 +188,7 @@ def scale_of(said: Mapping[str, Any], module: str, rank: int) -> float:
 def patterned(said: Mapping[str, Any], key: str, module: str, unsaid: float) -> float:
     """What is said for this module by a pattern that its name ends with, as peft matches them, or for all."""
     patterns = said.get(key) or {}
-    return next((value for one, value in patterns.items() if re.match(rf"(.*\.)?({one})$", module)), unsaid)
+    return next((value for one, value in patterns.items() if ends_with(module, one)), unsaid)
 
 
 def with_loras(spec: Spec, loras: Mapping[str, Lora]) -> Spec:
