@@ -216,6 +216,14 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a config with a list": (raw("config.json", b"[1]"), "config.json"),
     "a config of a billion layers": (config(num_hidden_layers=10**9), "num_hidden_layers"),
     "a config of ten thousand layers": (config(num_hidden_layers=10_000), "10,000 layers"),
+    "a config of a billion experts": (
+        config(model_type="mixtral", architectures=None, num_local_experts=10**9, num_experts_per_tok=2),
+        "6,000,000,000 of single experts",
+    ),
+    "a config of sixteen hundred experts": (
+        config(model_type="mixtral", architectures=None, num_local_experts=1600, num_experts_per_tok=2),
+        "block_sparse_moe",
+    ),
     "a config of a vast vocabulary": (config(vocab_size=10**12), "embed_tokens"),
     "a config of a vast width": (config(hidden_size=2**40, num_attention_heads=2**36, head_dim=16), "config"),
     "a config of another family": (config(model_type="gpt2", n_embd=16, n_layer=2, n_head=2), "transformer.wte"),

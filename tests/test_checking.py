@@ -200,6 +200,17 @@ def test_an_index_may_not_lead_out_of_its_folder(tmp_path: Path, file: str) -> N
         read_folder(str(tmp_path))
 
 
+def test_more_experts_than_a_folder_can_hold_are_refused_at_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A few absent ones are told; a billion would take all memory to be listed."""
+    for n_experts, said in ((4, "missing: 26"), (10**9, "are too few for 6,000,000,000 of single experts")):
+        keys = {"model_type": "mixtral", "num_local_experts": n_experts, "num_experts_per_tok": 2}
+        (folder / "config.json").write_text(json.dumps(CONFIG | keys), encoding="utf-8")
+        assert main(["size", str(folder), "--check"]) == 2
+        assert said in "".join(capsys.readouterr())
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.safetensors"
