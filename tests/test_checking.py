@@ -168,6 +168,8 @@ HOSTILE = {
     "twice": b'{"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}, "a": 1}',
     "must say": json.dumps({"a": {"dtype": "F32"}}).encode(),
     "no dtype": json.dumps({"a": entry(dtype="F33")}).encode(),
+    "[]: is no dtype": json.dumps({"a": entry(dtype=[])}).encode(),
+    "is no shape of at most 16": json.dumps({"a": entry(shape=[2**62] * 40_000)}).encode(),
     "no shape": json.dumps({"a": entry(shape=[-2])}).encode(),
     "no two offsets": json.dumps({"a": entry(data_offsets=[0, 2.0**70])}).encode(),
     "must span": json.dumps({"a": entry(shape=[2**40, 2**40])}).encode(),
