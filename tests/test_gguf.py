@@ -275,6 +275,25 @@ def test_a_header_of_many_values_is_refused_unread(tmp_path: Path) -> None:
             pf.load(tmp_path / "bad.gguf")
 
 
+def test_a_header_of_many_experts_is_refused_before_they_are_listed(tmp_path: Path) -> None:
+    """A few kilobytes that stand for 600,000 matrices."""
+
+    def text(said: str) -> bytes:
+        return struct.pack("<Q", len(said)) + said.encode()
+
+    data = (
+        struct.pack("<4sIQQ", b"GGUF", 3, 60, 1)
+        + text("general.architecture")
+        + struct.pack("<I", 8)
+        + text("qwen3moe")
+    )
+    for i in range(60):
+        data += text(f"blk.{i}.ffn_gate_exps.weight") + struct.pack("<IQQQIQ", 3, 1, 1, 10_000, 0, 0)
+    (tmp_path / "bad.gguf").write_bytes(data)
+    with pytest.raises(PlainformerError, match=r"bad\.gguf = 600000: matrices of single experts: over 50,000"):
+        read_model(str(tmp_path / "bad.gguf"))
+
+
 # --- the tokenizer inside ---------------------------------------------------------------------------------------------
 
 TEXTS = (

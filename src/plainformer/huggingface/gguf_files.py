@@ -108,7 +108,7 @@ FORMS = {  # by general.architecture; a llama with experts is a Mixtral
 KINDS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K"}
 KINDS |= {13: "Q5_K", 14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4"}  # told by name; others by number
 DIVISORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-MOST_EXPERTS = 10_000
+MOST_EXPERTS = 50_000  # matrices of single experts, each listed by its name; the largest of these families have 36,096
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,9 @@ def read_model(path: str) -> Gguf:
     if kind not in FORMS:
         hint = f"there are {', '.join(name for name in FORMS if ' ' not in name)}"
         raise refuse(f"{path}: general.architecture", family, "has no table of tensor names yet", hint)
+    n_experts = sum(one.shape[0] for one in file.tensors.values() if len(one.shape) == 3)
+    if n_experts > MOST_EXPERTS:
+        raise refuse(path, n_experts, f"matrices of single experts: over {MOST_EXPERTS:,}, as no model has")
     form, pieces = FORMS[str(kind)], dict[str, Piece]()
     for name, one in file.tensors.items():
         for theirs, piece in pieces_of(form.names, name, one, path):
@@ -179,7 +182,7 @@ def pieces_of(table: Mapping[str, str], name: str, one: Held, path: str) -> list
     if not plain.endswith("_exps"):
         expert = str(found[3]) if found else ""
         return [(theirs.replace("{e}", expert), Piece(one, row=plain.endswith("_inp_shexp") and len(one.shape) == 1))]
-    if len(one.shape) != 3 or one.shape[0] > MOST_EXPERTS:
+    if len(one.shape) != 3:
         raise refuse(f"{path}: {name}", one.shape, "must be experts of one shape, one after another")
     return [(theirs.replace("{e}", str(e)), Piece(one, e)) for e in range(one.shape[0])]
 
