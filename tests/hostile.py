@@ -229,6 +229,11 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     ),
     "a config of a vast vocabulary": (config(vocab_size=10**12), "embed_tokens"),
     "a config of a vast width": (config(hidden_size=2**40, num_attention_heads=2**36, head_dim=16), "config"),
+    "a config of a number of 400 digits": (config(rope_theta=10**400), "rope_theta"),
+    "a config of factors of 400 digits": (
+        config(rope_scaling={"rope_type": "longrope", "short_factor": [10**400] * 2, "long_factor": [1, 1]}),
+        "short_factor",
+    ),
     "a config of another family": (config(model_type="gpt2", n_embd=16, n_layer=2, n_head=2), "transformer.wte"),
     "a config of no family": (config(model_type="made up", architectures=None), "made up"),
     "a config of words": (config(hidden_size="wide"), "hidden_size"),

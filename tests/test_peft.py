@@ -249,13 +249,15 @@ def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) 
         ({"use_dora": True}, "use_dora"),
         ({"peft_type": "LOHA"}, "peft_type = 'LOHA'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
-        ({"r": "many"}, "r, lora_alpha"),
+        ({"r": "many"}, f"{CONFIG}: r = 'many'"),
         ({"r": said["r"] + 1}, f"{CONFIG} says {said['r'] + 1}"),
         ({"rank_pattern": {".*": 2}}, f"{CONFIG} says 2"),
         ({"rank_pattern": {"(": 2}}, "is no pattern of names"),
         ({"alpha_pattern": [1]}, "must be an object"),
         ({"alpha_pattern": {"q_proj": "1"}}, "must be a finite number"),
         ({"lora_alpha": float("inf")}, "must be a finite number"),
+        ({"lora_alpha": 10**400}, "must be a finite number"),
+        ({"alpha_pattern": {"q_proj": 10**400}}, "must be a finite number"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights"),
     ):
         (folder / CONFIG).write_text(json.dumps(said | keys))
@@ -263,6 +265,7 @@ def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) 
     (folder / CONFIG).write_text(json.dumps(said))
     for change, must in (
         ({q: torch.zeros(3, 25)}, "q_proj = "),
+        ({q: torch.zeros(0, 24), q.replace("lora_A", "lora_B"): torch.zeros(32, 0)}, "a rank of at least 1"),
         ({q: held[q].long()}, "must be floating-point numbers"),
         ({q.replace("layers.0", "layers.7"): torch.zeros(3, 24)}, "layers.7"),
         ({f"{BEFORE}model.embed_tokens.lora_embedding_A": torch.zeros(3, 5)}, "lora_embedding_A"),
