@@ -168,6 +168,8 @@ HOSTILE = {
     "twice": b'{"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}, "a": 1}',
     "must say": json.dumps({"a": {"dtype": "F32"}}).encode(),
     "no dtype": json.dumps({"a": entry(dtype="F33")}).encode(),
+    "[]: is no dtype": json.dumps({"a": entry(dtype=[])}).encode(),
+    "is no shape of at most 16": json.dumps({"a": entry(shape=[2**62] * 40_000)}).encode(),
     "no shape": json.dumps({"a": entry(shape=[-2])}).encode(),
     "no two offsets": json.dumps({"a": entry(data_offsets=[0, 2.0**70])}).encode(),
     "must span": json.dumps({"a": entry(shape=[2**40, 2**40])}).encode(),
@@ -198,6 +200,17 @@ def test_an_index_may_not_lead_out_of_its_folder(tmp_path: Path, file: str) -> N
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(PlainformerError, match="out of the folder"):
         read_folder(str(tmp_path))
+
+
+def test_more_experts_than_a_folder_can_hold_are_refused_at_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A few absent ones are told; a billion would take all memory to be listed."""
+    for n_experts, said in ((4, "missing: 26"), (10**9, "are too few for 6,000,000,000 of single experts")):
+        keys = {"model_type": "mixtral", "num_local_experts": n_experts, "num_experts_per_tok": 2}
+        (folder / "config.json").write_text(json.dumps(CONFIG | keys), encoding="utf-8")
+        assert main(["size", str(folder), "--check"]) == 2
+        assert said in "".join(capsys.readouterr())
 
 
 @given(st.binary(max_size=200))

@@ -240,6 +240,39 @@ def test_keys_that_cannot_be_are_refused_by_name(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("which", CASES)
+def test_a_key_of_another_kind_is_read_or_refused(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files_of(which, tmp_path)
+    from plainformer.huggingface import gguf_files
+
+    whole, n_refused = gguf_files.read_gguf(str(tmp_path / "model.gguf")), 0
+    family, more = which.partition(" ")[0], ("attention.key_length", "rope.dimension_count", "rope.scaling.factor")
+    for key in (*whole.keys, *(f"{family}.{one}" for one in more)):
+        for value in (
+            "x",
+            "",
+            [],
+            [1],
+            ["x"],
+            1e300,
+            -1e300,
+            3.4028235e38,
+            float("nan"),
+            float("inf"),
+            True,
+            -1,
+            0,
+            2**63,
+        ):
+            found = gguf_files.File(whole.keys | {key: value}, whole.tensors, whole.size)
+            monkeypatch.setattr(gguf_files, "read_gguf", lambda path, found=found: found)
+            try:
+                read_model(str(tmp_path / "model.gguf"))
+            except PlainformerError:
+                n_refused += 1
+    assert n_refused > 50
+
+
 @pytest.mark.parametrize("which", ["llama with experts", "phi3", "gemma3"])
 def test_a_header_changed_at_random_is_a_model_or_a_refusal(which: str, tmp_path: Path) -> None:
     files_of(which, tmp_path)
@@ -273,6 +306,25 @@ def test_a_header_of_many_values_is_refused_unread(tmp_path: Path) -> None:
         (tmp_path / "bad.gguf").write_bytes(data)
         with pytest.raises(PlainformerError, match=r"bad\.gguf = .*: says over 2,000,000 values"):
             pf.load(tmp_path / "bad.gguf")
+
+
+def test_a_header_of_many_experts_is_refused_before_they_are_listed(tmp_path: Path) -> None:
+    """A few kilobytes that stand for 600,000 matrices."""
+
+    def text(said: str) -> bytes:
+        return struct.pack("<Q", len(said)) + said.encode()
+
+    data = (
+        struct.pack("<4sIQQ", b"GGUF", 3, 60, 1)
+        + text("general.architecture")
+        + struct.pack("<I", 8)
+        + text("qwen3moe")
+    )
+    for i in range(60):
+        data += text(f"blk.{i}.ffn_gate_exps.weight") + struct.pack("<IQQQIQ", 3, 1, 1, 10_000, 0, 0)
+    (tmp_path / "bad.gguf").write_bytes(data)
+    with pytest.raises(PlainformerError, match=r"bad\.gguf = 600000: matrices of single experts: over 50,000"):
+        read_model(str(tmp_path / "bad.gguf"))
 
 
 # --- the tokenizer inside ---------------------------------------------------------------------------------------------

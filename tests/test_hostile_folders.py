@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 import plainformer as pf
 from hostile import ATTACKS, BIN, WEIGHTS, Runs, flipped, told, whole
 from plainformer.cli import main
+from plainformer.generation import published
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,15 @@ def test_a_bad_folder_is_refused_by_file_and_tensor(
     assert len(said) < 20_000
     assert "this ran" not in capsys.readouterr().out
     assert "weights_only" not in said, "nobody is told how to switch the guard off"
+
+
+@pytest.mark.parametrize("key", ["repetition_penalty", "length_penalty"])
+def test_a_number_of_writing_that_no_float_holds_is_refused_by_key(key: str, base: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(base, tmp_path / "folder"))
+    for number in (10**400, -(10**4000), float("inf"), True):
+        (folder / "generation_config.json").write_text(json.dumps({key: number}), encoding="utf-8")
+        with pytest.raises(pf.PlainformerError, match=rf"generation_config\.json: {key} = .*: must be a finite number"):
+            published(folder)
 
 
 def test_the_whole_folder_loads(base: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from torch import Tensor, nn
 
 import plainformer as pf
 from plainformer.adapters import merge
+from plainformer.checkpoint.patterns import ends_with, readable
 from plainformer.checkpoint.peft import BEFORE, CONFIG, WEIGHTS, load_adapters, save_adapters
 from plainformer.conventions import with_lora
 from plainformer.faults import PlainformerError
@@ -179,6 +183,63 @@ def test_ranks_and_alphas_of_single_modules(tmp_path: Path) -> None:
     assert first == {9.0}
 
 
+HOSTILE = {  # each takes Python's own matcher longer than anybody waits; and whether it is of a form that is read
+    "a repeat of a repeat": ({"([a-z0-9._]+)+Z": 2}, False),
+    "alternatives that are alike": ({"(.|.)" * 40 + "Z": 2}, True),
+    "many repeats": ({".*" * 1000 + "Z": 2}, True),
+    "a name said back": ({r"(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\1Z": 2}, False),
+    "a pattern of a megabyte": ({"a?" * 500_000: 2}, False),
+    "a name of a megabyte": ({"a" * 1_000_000: 2}, False),
+    "many patterns": ({f".*.*{i}Z": 2 for i in range(100_000)}, False),
+    "many names": ({f"q.{i}": 2 for i in range(100_000)}, False),
+}
+
+
+@pytest.mark.parametrize("which", HOSTILE)
+def test_a_hostile_pattern_of_names_is_refused_or_matched_within_two_seconds(which: str, tmp_path: Path) -> None:
+    patterns, is_read = HOSTILE[which]
+    adapted("llama", tmp_path, rank_pattern=patterns)
+    base = pf.load(tmp_path / "base")
+    start = time.perf_counter()
+    if is_read:  # and takes none of the names
+        load_adapters(base, tmp_path / "adapters", "llama")
+    else:
+        said = refusal(lambda: load_adapters(base, tmp_path / "adapters", "llama"))
+        assert f"{CONFIG}: rank_pattern" in said
+        assert len(said) < 1000
+    assert time.perf_counter() - start < 2
+
+
+def test_a_pattern_takes_the_names_that_python_s_own_matcher_takes() -> None:
+    draw, n_taken = random.Random(0), 0
+    signs = [*"ab.()|*+?^$[]-1", "\\.", r"\d", "[ab]", "[^a]", "(?:", ".*", "(a|b)", "[a-b.]"]
+    for _ in range(10_000):
+        pattern = "".join(draw.choices(signs, k=draw.randrange(1, 8)))
+        name = "".join(draw.choices("ab.1_", k=draw.randrange(8)))
+        if readable(pattern):
+            theirs = re.match(rf"(.*\.)?({pattern})$", name) is not None
+            assert ends_with(name, pattern) == theirs, (pattern, name)
+            n_taken += theirs
+    assert n_taken > 300
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "q_proj",
+        "^model.layers.0.self_attn.q_proj",
+        r"model\.layers\.(\d+)\..*",
+        "(down|[kq])_proj",
+        "([0-9]|1[0-5])\\..*",
+    ],
+)
+def test_patterns_as_people_write_them_are_read(pattern: str) -> None:
+    name = "model.layers.0.self_attn.q_proj"
+    assert readable(pattern)
+    assert ends_with(name, pattern)
+    assert not ends_with(name.replace("0", "20").replace("q_", "v_"), pattern) or ".*" in pattern
+
+
 def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) -> None:
     adapted("llama", tmp_path)
     base, folder = pf.load(tmp_path / "base"), tmp_path / "adapters"
@@ -188,13 +249,15 @@ def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) 
         ({"use_dora": True}, "use_dora"),
         ({"peft_type": "LOHA"}, "peft_type = 'LOHA'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
-        ({"r": "many"}, "r, lora_alpha"),
+        ({"r": "many"}, f"{CONFIG}: r = 'many'"),
         ({"r": said["r"] + 1}, f"{CONFIG} says {said['r'] + 1}"),
         ({"rank_pattern": {".*": 2}}, f"{CONFIG} says 2"),
         ({"rank_pattern": {"(": 2}}, "is no pattern of names"),
         ({"alpha_pattern": [1]}, "must be an object"),
         ({"alpha_pattern": {"q_proj": "1"}}, "must be a finite number"),
         ({"lora_alpha": float("inf")}, "must be a finite number"),
+        ({"lora_alpha": 10**400}, "must be a finite number"),
+        ({"alpha_pattern": {"q_proj": 10**400}}, "must be a finite number"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights"),
     ):
         (folder / CONFIG).write_text(json.dumps(said | keys))
@@ -202,6 +265,7 @@ def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) 
     (folder / CONFIG).write_text(json.dumps(said))
     for change, must in (
         ({q: torch.zeros(3, 25)}, "q_proj = "),
+        ({q: torch.zeros(0, 24), q.replace("lora_A", "lora_B"): torch.zeros(32, 0)}, "a rank of at least 1"),
         ({q: held[q].long()}, "must be floating-point numbers"),
         ({q.replace("layers.0", "layers.7"): torch.zeros(3, 24)}, "layers.7"),
         ({f"{BEFORE}model.embed_tokens.lora_embedding_A": torch.zeros(3, 5)}, "lora_embedding_A"),

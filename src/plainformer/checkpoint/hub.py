@@ -23,6 +23,7 @@ from plainformer.huggingface import headers, read_file
 from plainformer.huggingface.checking import BUFFERS, is_draft, shape_of
 from plainformer.huggingface.names import (
     found_in,
+    hold_experts,
     one_in,
     placed,
     plain,
@@ -163,6 +164,7 @@ UNUSED = (".EncDecAttention.relative_attention_bias.weight", ".k_scale", ".v_sca
 
 
 MOST_FAULTS = 40  # told one by one
+MOST_ABSENT = 10_000  # tensors of single experts that are looked for in vain
 
 
 class Lazy(dict[str, Any]):
@@ -182,6 +184,7 @@ def plan_of(source: Source) -> Plan:
     n_layers = sum(len(stack.layers) for stack in (reading.spec.encoder, reading.spec.decoder) if stack)
     if n_layers > len(source.tensors):  # told at once, not layer by layer
         raise refuse(source.where, f"{len(source.tensors)} tensors", f"are too few for {n_layers:,} layers.")
+    hold_experts(source.where, reading.model_type, reading.spec, len(source.tensors), MOST_ABSENT)
     stored = plain(reading.model_type, source.tensors)
     plan = Plan(source, pooled_in(reading.model_type, reading.spec, stored), stored)
     faults = list(plan.faults())

@@ -7,13 +7,11 @@ with their own, side by side, and a B of blocks.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import isfinite, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,9 +22,11 @@ from torch import Tensor
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.exporting import dump
 from plainformer.checkpoint.hub import load_hub
+from plainformer.checkpoint.patterns import MOST_CHARACTERS, MOST_PATTERNS, ends_with, is_plain, readable
 from plainformer.checkpoint.runs import tensors_in
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface import read_file
+from plainformer.huggingface.json_files import finite, read_object
 from plainformer.huggingface.names import one_in, one_out, placed, spellings, table_of
 from plainformer.huggingface.tables import Row
 from plainformer.ledger import Ledger
@@ -98,15 +98,16 @@ def load_adapters(model: Transformer, folder: str | Path, model_type: str) -> Tr
         where = f"{folder / WEIGHTS}: {found}"
         if row.lies == "stacked" or "pairs" in row.lies:
             raise refuse(where, row.lies, "adapters of single experts cannot be said")
-        if a is None or b is None or a.dim() != 2 or tuple(b.shape) != (n_out, len(a)) or a.shape[1] != n_in:
+        rank = len(a) if a is not None and a.dim() == 2 else 0
+        if a is None or b is None or rank < 1 or a.shape[1] != n_in or tuple(b.shape) != (n_out, rank):
             shapes = tuple(None if one is None else tuple(one.shape) for one in (a, b))
-            raise refuse(where, shapes, f"must be A (rank, {n_in}) and B ({n_out}, rank)")
+            raise refuse(where, shapes, f"must be A (rank, {n_in}) and B ({n_out}, rank), of a rank of at least 1")
         if not (a.is_floating_point() and b.is_floating_point()):
             raise refuse(where, (a.dtype, b.dtype), "must be floating-point numbers")
-        if (rank := patterned(said, "rank_pattern", found, said.get("r", 8))) != len(a):
-            raise refuse(where, tuple(a.shape), f"has rank {len(a)}, and {CONFIG} says {rank}")
-        lora = Lora(rank=len(a), alpha=scale_of(said, found, len(a)) * len(a))
-        shapes_B = {f"{one}.weight": (rows[f"{one}.weight"][0], len(a)) for one in ours}
+        if (told := patterned(said, "rank_pattern", found, said.get("r", 8))) != rank:
+            raise refuse(where, tuple(a.shape), f"has rank {rank}, and {CONFIG} says {told}")
+        lora = Lora(rank=rank, alpha=scale_of(said, found, rank) * rank)
+        shapes_B = {f"{one}.weight": (rows[f"{one}.weight"][0], rank) for one in ours}
         parts = one_in(upright(row), [b], tuple(shapes_B), shapes_B, model.spec, torch)
         for one in ours:
             loras[one] = lora
@@ -147,20 +148,13 @@ def base_of(folder: Path, base: str | Path | None = None) -> Path:
 def settings(folder: Path) -> dict[str, Any]:
     """adapter_config.json. Refuses what is no plain LoRA, by its keys."""
     file = folder / CONFIG
-    try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise refuse(str(file), error.strerror, "cannot be read") from None
-    except (ValueError, RecursionError) as error:
-        raise refuse(str(file), str(error)[:100], "is not JSON") from None
-    if not isinstance(said, dict):
-        raise refuse(str(file), type(said).__name__, "must be an object")
+    said = read_object(str(file), str(file))
     faults = [
         Fault(f"{file}: {key}", said.get(key), "is not read yet") for key in SAID if said.get(key) not in SAID[key]
     ]
-    if not isinstance(said.get("r", 8), int) or not isinstance(said.get("lora_alpha", 8), (int, float)):
-        faults.append(Fault(f"{file}: r, lora_alpha", (said.get("r"), said.get("lora_alpha")), "must be numbers"))
-    if not isfinite(float(said.get("lora_alpha", 8)) if not faults else 0):
+    if not isinstance(said.get("r", 8), int):
+        faults.append(Fault(f"{file}: r", said["r"], "must be a whole number"))
+    if not finite(said.get("lora_alpha", 8)):
         faults.append(Fault(f"{file}: lora_alpha", said["lora_alpha"], "must be a finite number"))
     faults += [fault for key in ("rank_pattern", "alpha_pattern") for fault in pattern_faults(file, key, said.get(key))]
     if faults:
@@ -172,12 +166,17 @@ def pattern_faults(file: Path, key: str, patterns: Any) -> Iterator[Fault]:
     if not isinstance(patterns, dict | None):
         yield Fault(f"{file}: {key}", patterns, "must be an object of patterns and numbers")
         return
-    for pattern, value in (patterns or {}).items():
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError):
-            yield Fault(f"{file}: {key}", pattern, "is no pattern of names")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    patterns = patterns or {}
+    n_characters = sum(len(one) for one in patterns if not is_plain(one))
+    if len(patterns) > MOST_PATTERNS or n_characters > MOST_CHARACTERS:
+        most = f"{MOST_PATTERNS:,} patterns, or {MOST_CHARACTERS:,} characters of those that are no plain names"
+        yield Fault(f"{file}: {key}", len(patterns), f"is over {most}")
+        return
+    for pattern, value in patterns.items():
+        if not readable(pattern):
+            hint = "read are characters and classes, each repeated or not, groups and alternatives"
+            yield Fault(f"{file}: {key}", pattern, "is no pattern of names that is read here", hint)
+        if not finite(value):
             yield Fault(f"{file}: {key}: {pattern}", value, "must be a finite number")
 
 
@@ -190,7 +189,7 @@ def scale_of(said: Mapping[str, Any], module: str, rank: int) -> float:
 def patterned(said: Mapping[str, Any], key: str, module: str, unsaid: float) -> float:
     """What is said for this module by a pattern that its name ends with, as peft matches them, or for all."""
     patterns = said.get(key) or {}
-    return next((value for one, value in patterns.items() if re.match(rf"(.*\.)?({one})$", module)), unsaid)
+    return next((value for one, value in patterns.items() if ends_with(module, one)), unsaid)
 
 
 def with_loras(spec: Spec, loras: Mapping[str, Lora]) -> Spec:

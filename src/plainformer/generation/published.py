@@ -12,7 +12,7 @@ from plainformer.faults import refuse
 from plainformer.generation.beams import Beams
 from plainformer.generation.rules import Rules
 from plainformer.huggingface.gguf_header import read_gguf
-from plainformer.huggingface.json_files import read_object
+from plainformer.huggingface.json_files import finite, read_object
 from plainformer.text.one_file import stops
 
 FILE = "generation_config.json"
@@ -107,6 +107,6 @@ class Said:
         value = self.keys.get(key)
         if value is None:
             return unsaid
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise refuse(f"{self.file}: {key}", value, "must be a number")
+        if not finite(value):
+            raise refuse(f"{self.file}: {key}", value, "must be a finite number")
         return float(value)

@@ -7,6 +7,7 @@ from math import log, sqrt
 from typing import Any, TypeVar
 
 from plainformer.faults import Fault
+from plainformer.huggingface.json_files import finite
 from plainformer.records import replace
 from plainformer.spec import Activation, Head, Linear, Rotary, Scaling, Spec
 
@@ -99,7 +100,7 @@ class Keys:
         value = self.config.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+        if not finite(value):
             self.fault(name, value, "must be a number")
             return default
         return float(value)
@@ -358,7 +359,7 @@ class Keys:
         settings = {"original_max_position_embeddings": float(first)}
         for name in ("short_factor", "long_factor"):
             factors = said.get(name)
-            if not isinstance(factors, list) or not all(isinstance(one, (int, float)) and one > 0 for one in factors):
+            if not isinstance(factors, list) or not all(finite(one) and one > 0 for one in factors):
                 self.fault(f"rope_scaling.{name}", factors, "must be a list of numbers above 0")
                 return Scaling(kind="other", settings=())
             settings |= {f"{name}.{i}": float(one) for i, one in enumerate(factors)}

@@ -108,7 +108,8 @@ FORMS = {  # by general.architecture; a llama with experts is a Mixtral
 KINDS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K"}
 KINDS |= {13: "Q5_K", 14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4"}  # told by name; others by number
 DIVISORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-MOST_EXPERTS = 10_000
+MOST_FLOAT32 = 2.0**128 - 2.0**104
+MOST_EXPERTS = 50_000  # matrices of single experts, each listed by its name; the largest of these families have 36,096
 
 
 @dataclass(frozen=True)
@@ -153,10 +154,13 @@ def read_model(path: str) -> Gguf:
     file = read_gguf(path)
     family = file.keys.get("general.architecture")
     kind = "llama with experts" if family == "llama" and file.keys.get("llama.expert_count") else family
-    if kind not in FORMS:
+    if not isinstance(kind, str) or kind not in FORMS:
         hint = f"there are {', '.join(name for name in FORMS if ' ' not in name)}"
         raise refuse(f"{path}: general.architecture", family, "has no table of tensor names yet", hint)
-    form, pieces = FORMS[str(kind)], dict[str, Piece]()
+    n_experts = sum(one.shape[0] for one in file.tensors.values() if len(one.shape) == 3)
+    if n_experts > MOST_EXPERTS:
+        raise refuse(path, n_experts, f"matrices of single experts: over {MOST_EXPERTS:,}, as no model has")
+    form, pieces = FORMS[kind], dict[str, Piece]()
     for name, one in file.tensors.items():
         for theirs, piece in pieces_of(form.names, name, one, path):
             pieces[theirs] = piece
@@ -179,16 +183,16 @@ def pieces_of(table: Mapping[str, str], name: str, one: Held, path: str) -> list
     if not plain.endswith("_exps"):
         expert = str(found[3]) if found else ""
         return [(theirs.replace("{e}", expert), Piece(one, row=plain.endswith("_inp_shexp") and len(one.shape) == 1))]
-    if len(one.shape) != 3 or one.shape[0] > MOST_EXPERTS:
+    if len(one.shape) != 3:
         raise refuse(f"{path}: {name}", one.shape, "must be experts of one shape, one after another")
     return [(theirs.replace("{e}", str(e)), Piece(one, e)) for e in range(one.shape[0])]
 
 
 def as_written(value: Any) -> Any:
     """A float32 by the shortest decimal that it is: 1e-05, not 9.999999747378752e-06."""
-    if not isinstance(value, float):
+    if not isinstance(value, float) or not abs(value) <= MOST_FLOAT32:
         return value
-    near = (float(f"{value:.{digits}g}") for digits in range(1, 9))
+    near = (one for digits in range(1, 9) if abs(one := float(f"{value:.{digits}g}")) <= MOST_FLOAT32)
     return next((one for one in near if struct.pack("<f", one) == struct.pack("<f", value)), value)
 
 
@@ -201,10 +205,20 @@ def config_of(file: File, form: Form, family: str, path: str) -> Config:
             raise refuse(f"{path}: {family}.{name}", None, "is missing")
         return value
 
+    def whole(name: str, default: Any = None) -> int:
+        value = said(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise refuse(f"{path}: {family}.{name}", value, "must be a whole number")
+        return value
+
     table = file.tensors.get("token_embd.weight")
     if table is None or len(table.shape) != 2:
         raise refuse(f"{path}: token_embd.weight", None, "is missing")
-    tied, d_model, n_heads = "output.weight" not in file.tensors, said("embedding_length"), said("attention.head_count")
+    tied, d_model, n_heads = (
+        "output.weight" not in file.tensors,
+        whole("embedding_length"),
+        said("attention.head_count"),
+    )
     config: Config = {"model_type": form.model_type, "vocab_size": table.shape[0], "tie_word_embeddings": tied}
     if family == "gpt2":
         eps = said("attention.layer_norm_epsilon")
@@ -218,8 +232,8 @@ def config_of(file: File, form: Form, family: str, path: str) -> Config:
         sizes |= {"max_position_embeddings": places.shape[0] if places and places.shape else said("context_length")}
         sizes |= {"type_vocab_size": types.shape[0] if types and types.shape else 2}
         return config | sizes | {"layer_norm_eps": said("attention.layer_norm_epsilon")}
-    d_head = said("attention.key_length", d_model // n_heads if isinstance(n_heads, int) and n_heads > 0 else 0)
-    n_turned = said("rope.dimension_count", d_head)
+    d_head = whole("attention.key_length", d_model // n_heads if isinstance(n_heads, int) and n_heads > 0 else 0)
+    n_turned = whole("rope.dimension_count", d_head)
     if n_turned != d_head and family != "phi3":
         raise refuse(f"{path}: {family}.rope.dimension_count", n_turned, f"must be all of a head's {d_head} numbers")
     config |= {

@@ -16,6 +16,7 @@ from plainformer.faults import PlainformerError, refuse
 from plainformer.huggingface.json_files import MOST_BYTES, MOST_VALUES, n_values
 from plainformer.records import dataclass
 
+MOST_SIDES = 16  # of a tensor: their product is reckoned and told
 MOST_HEADER = 100_000_000  # bytes, as the format's own library allows
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16}
 BITS |= {"BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "F4": 4, "F6_E2M3": 6}
@@ -88,10 +89,10 @@ def tensor_of(path: str, file: str, name: str, said: object) -> tuple[Tensor, in
     if not isinstance(said, Mapping) or not {"dtype", "shape", "data_offsets"} <= said.keys():
         raise refuse(where, said, "must say dtype, shape and data_offsets")
     dtype, shape, offsets = said["dtype"], said["shape"], said["data_offsets"]
-    if dtype not in BITS:
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise refuse(where, dtype, "is no dtype that is known here")
-    if not isinstance(shape, list) or not all(whole(n) for n in shape):
-        raise refuse(where, shape, "is no shape")
+    if not isinstance(shape, list) or len(shape) > MOST_SIDES or not all(whole(n) for n in shape):
+        raise refuse(where, shape, f"is no shape of at most {MOST_SIDES} sides")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(whole(n) for n in offsets):
         raise refuse(where, offsets, "are no two offsets")
     begin, end = offsets

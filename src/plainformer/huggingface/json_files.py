@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from plainformer.faults import PlainformerError, refuse
@@ -28,6 +29,11 @@ def n_values(text: bytes) -> int:
     """About how many values a JSON text holds, before it is read: at most one begins at each of these signs, and one
     more; some may stand in strings."""
     return sum(map(text.count, (b",", b"[", b"{")))
+
+
+def finite(value: object) -> bool:
+    """Whether a value is a number that a float can hold: JSON has whole ones of thousands of digits, and infinity."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def read_object(path: str, where: str) -> dict[str, Any]:

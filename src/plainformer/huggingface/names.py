@@ -51,6 +51,15 @@ def counts(r: Row, i: int, ours: set[str]) -> bool:
     return first in ours and (beside is None or beside in ours) and without not in ours
 
 
+def hold_experts(where: str, model_type: str, spec: Spec, n_tensors: int, most_absent: int) -> None:
+    """Refuses a folder of so many tensors, before all are looked for, where by the config far more of them than that
+    are those of single experts: more by most_absent."""
+    shapes = {w.name: w.shape for w in Ledger.of(spec).rows}
+    n_asked = sum(shapes[ours[0]][0] for r, _, ours in placed(table_of(model_type), spec) if r.lies == "stacked")
+    if n_asked > n_tensors + most_absent:
+        raise refuse(where, f"{n_tensors:,} tensors", f"are too few for {n_asked:,} of single experts, by the config")
+
+
 def spellings(name: str) -> Iterator[str]:
     """How a tensor may be written in a checkpoint: as in the class with a head; without the first word, as the base
     class writes it (GPT-2's and BLOOM's own files); BERT's own files have gamma and beta for a norm's gain and bias."""
