@@ -158,6 +158,14 @@ def test_a_seed_that_was_drawn_is_told_and_gives_the_text_again(ask: Asked, runs
     assert "seed" not in ask("generate", runs["coin"], "--prompt", "S", "--greedy")[2]
 
 
+def test_one_beam_draws_nothing(ask: Asked, runs: dict[str, str]) -> None:
+    said = ("generate", runs["coin"], "--prompt", "S", "--max-new-tokens", "9")
+    status, out, err = ask(*said, "--beams", "1")
+    assert (status, out) == (0, "S" + 9 * "a" + "\n") == ask(*said, "--greedy")[:2]
+    assert "seed" not in err
+    assert "--samples = 2: without chance" in ask(*said, "--beams", "1", "--samples", "2")[2]
+
+
 def test_the_cache_changes_no_byte(ask: Asked, runs: dict[str, str]) -> None:
     said = ("generate", runs["digits"], "--prompt", "12", "--seed", "3", "--max-new-tokens", "20")
     assert ask(*said)[1] == ask(*said, "--no-cache")[1]

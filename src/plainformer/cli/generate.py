@@ -173,6 +173,7 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
     told = published(home(args.model, args.base))
     if told.unfollowed:
         tell(f"the folder also says {', '.join(told.unfollowed)}: there is no rule for that here")
+    args.greedy = args.greedy or args.beams == 1  # the likeliest text that one at a time finds
     rules, n_beams, chosen = told.rules, args.beams, any_given(args, "temperature", "top_k", "top_p", "min_p")
     if args.repetition_penalty is not None:
         rules = as_flags(lambda: replace(rules, repetition_penalty=args.repetition_penalty))
@@ -189,7 +190,7 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
             raise refuse("--samples", args.samples, f"{n_beams} beams find {n_beams} texts at most")
     if pair and not chosen:
         args.greedy = True
-    if args.samples > 1 and beams is None and (args.greedy or n_beams == 1):
+    if args.samples > 1 and beams is None and args.greedy:
         raise refuse("--samples", args.samples, SAME, "give a temperature above 0, or --beams")
     sampling = sampling_of(args, seed_of(args))
     ends = told.stop_ids if pair and told.stop_ids else (*tokenizer.control.values(), *told.stop_ids)
