@@ -120,12 +120,15 @@ def run(args: argparse.Namespace) -> int:
         tell(f"seed {way.sampling.seed} (drawn: --seed {way.sampling.seed} gives the same text)")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character gets a stand-in, not an error
-    started, written = perf_counter(), []
-    for start in range(0, len(asked), ROWS_AT_ONCE):
-        some = asked[start : start + ROWS_AT_ONCE]
-        for one in write(model, tokenizer, some, way, args, stream=len(asked) == 1 and not args.json):
+    started, written, alone, at_once = perf_counter(), [], len(asked) == 1, ROWS_AT_ONCE
+    if way.beams is not None:  # all samples of a prompt are found together
+        asked = [one for one in asked if one.sample % args.samples == 0]
+        at_once = max(ROWS_AT_ONCE // way.beams.n_beams, 1)
+    for start in range(0, len(asked), at_once):
+        some = asked[start : start + at_once]
+        for one in write(model, tokenizer, some, way, args, stream=alone and not args.json):
             written.append(one)
-            if len(asked) > 1 and not args.json:
+            if not alone and not args.json:
                 before = "" if args.chat else one.asked.prompt
                 print(f"{heading(one.asked, args)}\n{shown(before + one.text)}", flush=True)
     seconds = perf_counter() - started
@@ -350,13 +353,12 @@ def by_beams(
     from plainformer.generation import Request, TextStream, search
 
     assert way.beams is not None
-    first = [one for one in asked if one.sample % args.samples == 0]
-    sources = [one.source_tokens or [] for one in first] if model.spec.encoder is not None else None
-    rows, policy = [one.tokens for one in first], "refuse" if args.past_context == "refuse" else "stop"
+    sources = [one.source_tokens or [] for one in asked] if model.spec.encoder is not None else None
+    rows, policy = [one.tokens for one in asked], "refuse" if args.past_context == "refuse" else "stop"
     request = Request.of(model, rows, args.max_new_tokens, sources, tokenizer.n_tokens, policy)  # type: ignore[arg-type]
     found, _ = search(request, way.beams, way.rules, way.stop_ids, never, cached=not args.no_cache)
     written = []
-    for one, best in zip(first, found, strict=True):
+    for one, best in zip(asked, found, strict=True):
         for sample, row in enumerate(best[: args.samples]):
             stream = TextStream(tokenizer, args.stop)
             text = "".join(map(stream.push, row.new)) + stream.end()
