@@ -24,6 +24,7 @@ ROWS_AT_ONCE = 64  # more are written in turns: each row holds the keys and valu
 TEMPERATURE = 0.8
 MOST_SAMPLES = 1_000_000  # of each prompt
 SAME = "without chance all samples of a prompt are the same text"
+CHOSEN = "are told with --json, one for each token that is chosen without beams"
 NAMES = {"n_beams": "beams"}  # flags that are called otherwise than what they set
 
 
@@ -191,6 +192,10 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
         beams = as_flags(lambda: replace(told.beams, n_beams=n_beams, length_penalty=penalty))
         if args.samples > n_beams:
             raise refuse("--samples", args.samples, f"{n_beams} beams find {n_beams} texts at most")
+        if args.logprobs:
+            raise refuse("--logprobs", True, CHOSEN, "--greedy takes each best token")
+    elif args.length_penalty is not None:
+        raise refuse("--length-penalty", args.length_penalty, "is for --beams, of two or more")
     if pair and not chosen:
         args.greedy = True
     if args.samples > 1 and beams is None and args.greedy:
@@ -250,8 +255,7 @@ def check(args: argparse.Namespace) -> None:
     elif args.length_penalty is not None and not args.source:
         faults.append(Fault("--length-penalty", args.length_penalty, "is for --beams"))
     if args.logprobs and (not args.json or (args.beams or 0) > 1):
-        rule = "are told with --json, one for each token that is chosen without beams"
-        faults.append(Fault("--logprobs", True, rule))
+        faults.append(Fault("--logprobs", True, CHOSEN))
     if args.chat and args.prompt is None and args.prompts is None and args.messages is None:
         faults.append(Fault("--chat", True, "needs what the user says", '--prompt "..."'))
     if faults:
