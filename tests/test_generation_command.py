@@ -511,6 +511,11 @@ def test_past_the_context_a_text_stops_slides_or_is_refused(ask: Asked, tmp_path
         ("llama", ("--chat",), "needs what the user says"),
         ("bert", ("--prompt", "w9"), "holds no mask: this model fills <mask>"),
         ("bert", ("--prompt", "<mask>", "--beams", "2"), "it fills masks"),
+        ("bert", ("--prompt", "<mask>", "--samples", "5"), "--samples = 5: this model is an encoder"),
+        ("bert", ("--prompt", "<mask>", "--seed", "0"), "--seed = 0: this model is an encoder"),
+        ("bert", ("--prompt", "<mask>", "--temperature", "0"), "--temperature = 0.0: this model is an encoder"),
+        ("bert", ("--prompt", "<mask>", "--max-new-tokens", "9"), "--max-new-tokens = 9: this model is an encoder"),
+        ("bert", ("--prompt", "<mask>", "--past-context", "slide"), "--past-context = 'slide': this model is"),
         ("bert base", ("--prompt", "<mask>"), "cannot fill masks"),
     ],
 )
