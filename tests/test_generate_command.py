@@ -138,6 +138,20 @@ def test_more_rows_than_fit_at_once_are_the_same_rows(
     assert len({row["text"] for row in want}) == 7
 
 
+def test_beams_find_more_samples_than_fit_at_once(
+    ask: Asked, runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("S\na\nS\n", encoding="utf-8")
+    said = ("generate", runs["coin"], "--prompts", str(prompts), "--beams", "5", "--samples", "5")
+    said = (*said, "--max-new-tokens", "4", "--json")
+    want = json.loads(ask(*said)[1])["rows"]
+    assert [row["prompt"] for row in want] == 5 * ["S"] + 5 * ["a"] + 5 * ["S"]
+    for at_once in (2, 7, 11):
+        monkeypatch.setattr(command, "ROWS_AT_ONCE", at_once)
+        assert json.loads(ask(*said)[1])["rows"] == want
+
+
 # --- the seed ---------------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +170,14 @@ def test_a_seed_that_was_drawn_is_told_and_gives_the_text_again(ask: Asked, runs
     assert ask("generate", runs["coin"], "--prompt", "S", "--seed", seed)[1] == out
     assert ask("generate", runs["coin"], "--prompt", "S")[1] != out
     assert "seed" not in ask("generate", runs["coin"], "--prompt", "S", "--greedy")[2]
+
+
+def test_one_beam_draws_nothing(ask: Asked, runs: dict[str, str]) -> None:
+    said = ("generate", runs["coin"], "--prompt", "S", "--max-new-tokens", "9")
+    status, out, err = ask(*said, "--beams", "1")
+    assert (status, out) == (0, "S" + 9 * "a" + "\n") == ask(*said, "--greedy")[:2]
+    assert "seed" not in err
+    assert "--samples = 2: without chance" in ask(*said, "--beams", "1", "--samples", "2")[2]
 
 
 def test_the_cache_changes_no_byte(ask: Asked, runs: dict[str, str]) -> None:

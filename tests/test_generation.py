@@ -120,6 +120,9 @@ def test_the_best_token_is_taken_at_temperature_0_and_the_prompt_is_kept() -> No
         ({"top_k": 2.5, "seed": float("nan")}, ["top_k", "seed"]),
         ({"top_k": float("inf")}, ["top_k"]),
         ({"top_p": 1.01}, ["top_p"]),
+        ({"n_beams": 2, "length_penalty": 400.0}, ["length_penalty"]),
+        ({"n_beams": 2, "length_penalty": -400.0}, ["length_penalty"]),
+        ({"n_beams": 2, "length_penalty": float("nan")}, ["length_penalty"]),
         ({"top_p": float("nan"), "min_p": float("nan")}, ["top_p", "min_p"]),
     ],
 )

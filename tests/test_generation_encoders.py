@@ -5,6 +5,7 @@ N rows, T positions, D d_model.
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,14 @@ def asked(model: Any, rows: list[list[int]]) -> tuple[Any, torch.Tensor]:
     real_NT = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
     with float64(), torch.no_grad():
         return model(input_ids=tokens_NT, attention_mask=real_NT), real_NT
+
+
+def test_scores_that_are_no_numbers_fill_no_mask(both: Any) -> None:
+    model = copy.deepcopy(both["bert"][1])
+    with torch.no_grad():
+        model.embedding.weight[7] = torch.nan
+    with pytest.raises(PlainformerError, match="logits = nan"):
+        fill(model, ROWS, MASK)
 
 
 @pytest.mark.parametrize("name", MASKED)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -95,6 +97,37 @@ def test_work_in_pieces_is_whole_however_many_share_it() -> None:
             assert all(callers.map(many, range(4)))
     finally:
         torch.set_num_threads(before)
+
+
+@needs_a_compiler
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_has_workers_of_its_own() -> None:
+    """It inherits a lock and a sleep that its parent's workers are in. They go to sleep where calls are apart."""
+    assert ROWS is not None
+    x, weight, y = torch.ones(1, 999), torch.ones(517, 999), torch.zeros(1, 517)
+
+    def calls() -> bool:  # without torch, which has threads of its own
+        for _ in range(5):
+            y.zero_()
+            ROWS.rows(0, 0, weight.data_ptr(), x.data_ptr(), None, None, y.data_ptr(), 1, 517, 999, 2)
+            time.sleep(0.02)
+        return y.tolist() == [[999.0] * 517]
+
+    assert calls()
+    if not (child := os.fork()):
+        os._exit(not calls())
+    begun = time.monotonic()
+    while time.monotonic() - begun < 20:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            assert status == 0
+            assert calls()
+            return
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    pytest.fail("the child waits for workers that it does not have")
 
 
 @pytest.mark.parametrize("n_rows", [1, 70, 300])

@@ -129,13 +129,14 @@ def test_an_id_outside_the_vocabulary_stops_generation_by_its_value(monkeypatch:
         generate(coin(), [0], 3)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_scores_that_are_no_numbers_are_refused(temperature: float) -> None:
+@pytest.mark.parametrize("way", [{"temperature": 0.0}, {"temperature": 1.0}, {"n_beams": 3}])
+@pytest.mark.parametrize("score", ["nan", "inf"])
+def test_scores_that_are_no_numbers_are_refused(way: dict[str, Any], score: str) -> None:
     model = coin()
     with torch.no_grad():
-        model.head.weight[3, 0] = torch.nan
-    with pytest.raises(PlainformerError, match="logits = nan"):
-        generate(model, [0], 3, temperature=temperature)
+        model.head.weight[3, 0] = float(score)
+    with pytest.raises(PlainformerError, match=f"logits = {score}"):
+        generate(model, [0], 3, **way)
 
 
 # --- the seed ---------------------------------------------------------------------------------------------------------

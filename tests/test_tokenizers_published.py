@@ -5,6 +5,7 @@ token. What SentencePiece says (0.2.3) stands here as it said it; the rest is as
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from plainformer.faults import PlainformerError
-from plainformer.text import Tokenizer, beside, token_bytes, train_tokenizer
+from plainformer.text import Tokenizer, beside, chats, token_bytes, train_tokenizer
 from plainformer.text.chats import APART
 
 TEXTS = (
@@ -416,7 +417,14 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize("template", [CHATML, TRIMMED], ids=["chatml", "trimmed"])
+TOLD = (
+    "{% for m in messages %}{{ m.role }} {% generation %}{% set said = m.content %}{{ said }}{% endgeneration %}"
+    "{{ said }}{% endfor %}{% if tools is not none %}{{ tools | tojson }}{% endif %}{{ documents is none }}"
+    "{{ messages[2] | tojson(ensure_ascii=True, separators=(',', ':')) }}"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, TRIMMED, TOLD], ids=["chatml", "trimmed", "told"])
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_chat_is_the_ids_that_transformers_gives(template: str, answer: bool, tmp_path: Path) -> None:
     import transformers
@@ -452,6 +460,8 @@ def test_templates_that_refuse_fail_or_run_away_are_refusals(tmp_path: Path) -> 
             "{{ ''.__class__.__mro__ }}",
             "{% for i in range(99999) %}{% for j in range(99999) %}aaaaaaaaaaaaaaaa{% endfor %}{% endfor %}",
             "{{ 'a' * 3 + 1 }}",
+            "{{ 1 / 0 }}",
+            "{{ '{1}'.format(0) }}",
         )
     ):
         told = chatting(tmp_path / f"b{i}", template, tmp_path, {})
@@ -483,6 +493,34 @@ def test_a_template_that_would_fill_the_memory_or_never_end_is_refused(template:
     modest = "{% for i in range(3) %}{{ '%02d' % i }}{{ '-' * 2 }}{{ 2 ** 10 }}{% endfor %}"
     asked = chatting(tmp_path / "modest", modest, tmp_path, {})
     assert asked.decode(asked.chat(MESSAGES)) == "00--102401--102402--1024"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process are asked of POSIX systems")
+def test_a_template_has_a_process_that_ends_with_its_time_and_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing that is counted grows; and the next chat is written as if nothing had been."""
+    monkeypatch.setattr(chats, "SECONDS", 1.0)
+    monkeypatch.setattr(chats, "WRITERS", {})
+    modest = chatting(tmp_path / "modest", CHATML, tmp_path, {})
+    want = modest.chat(MESSAGES).tolist()
+    (writer,) = chats.WRITERS.values()
+    first = writer.child
+    assert modest.chat(MESSAGES).tolist() == want
+    assert writer.child is first, "a process for each chat would take its start each time"
+    begun, on = "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}", "{% endfor %}"
+    hostile = (
+        ("{{ 'a'.ljust(9999999999) }}", "MemoryError"),
+        ("{{ '%*s' % (9999999999, 'a') }}", "Error"),
+        (f"{begun}{{% set ns.a = ns.a + ns.a %}}{on}", "the template"),  # whichever of both is at its end first
+        (f"{begun}{{% set ns.a, ns.b = [ns.a, ns.a], [ns.b, ns.b] %}}{on}{{{{ ns.a == ns.b }}}}", "1 seconds or 1 GB"),
+        ("{% set s = 'a' * 999999 %}{% for a in s %}{% for b in s %}{% endfor %}{% endfor %}", "1 seconds or 1 GB"),
+    )
+    for i, (template, says) in enumerate(hostile):
+        told = chatting(tmp_path / f"hostile{i}", template, tmp_path, {})
+        assert says in refusal(lambda told=told: told.chat(MESSAGES))
+        assert modest.chat(MESSAGES).tolist() == want
+    writer.end()
 
 
 @pytest.mark.parametrize("token", [-1, 1 << 31, 1 << 40, 2.5, "7"])

@@ -25,18 +25,20 @@ NOT_HERE: tuple[str, ...] = (
     "repetition_penalty",
     "stop",
 )
-NOT_HERE += ("length_penalty", "logprobs")
+NOT_HERE += ("length_penalty", "logprobs", "samples", "max_new_tokens", "past_context")
 
 
 def filled(model: Transformer, tokenizer: Tokenizer, prompts: list[tuple[str, str]], args: argparse.Namespace) -> int:
     """Fill the masks of each prompt and say with what."""
+    from plainformer.cli.generate import arguments, shown
     from plainformer.generation import fill
 
-    mask = mask_of(tokenizer)
+    mask, parser = mask_of(tokenizer), argparse.ArgumentParser()
+    arguments(parser)
     if faults := [
         Fault(f"--{name.replace('_', '-')}", getattr(args, name), "this model is an encoder: it fills masks")
         for name in NOT_HERE
-        if getattr(args, name)
+        if getattr(args, name) != parser.get_default(name)
     ]:
         raise PlainformerError(faults)
     rows = [masked(tokenizer, mask, prompt, where) for where, prompt in prompts]
@@ -61,8 +63,6 @@ def filled(model: Transformer, tokenizer: Tokenizer, prompts: list[tuple[str, st
     if args.json:
         print(json.dumps({"rows": answers}))
         return 0
-    from plainformer.cli.generate import shown
-
     for masks, (where, prompt) in zip(found, prompts, strict=True):
         if len(prompts) > 1:
             print(f"--- {where}: {shown(prompt)}")

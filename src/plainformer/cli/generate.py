@@ -24,6 +24,7 @@ ROWS_AT_ONCE = 64  # more are written in turns: each row holds the keys and valu
 TEMPERATURE = 0.8
 MOST_SAMPLES = 1_000_000  # of each prompt
 SAME = "without chance all samples of a prompt are the same text"
+CHOSEN = "are told with --json, one for each token that is chosen without beams"
 NAMES = {"n_beams": "beams"}  # flags that are called otherwise than what they set
 
 
@@ -120,12 +121,15 @@ def run(args: argparse.Namespace) -> int:
         tell(f"seed {way.sampling.seed} (drawn: --seed {way.sampling.seed} gives the same text)")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character gets a stand-in, not an error
-    started, written = perf_counter(), []
-    for start in range(0, len(asked), ROWS_AT_ONCE):
-        some = asked[start : start + ROWS_AT_ONCE]
-        for one in write(model, tokenizer, some, way, args, stream=len(asked) == 1 and not args.json):
+    started, written, alone, at_once = perf_counter(), [], len(asked) == 1, ROWS_AT_ONCE
+    if way.beams is not None:  # all samples of a prompt are found together
+        asked = [one for one in asked if one.sample % args.samples == 0]
+        at_once = max(ROWS_AT_ONCE // way.beams.n_beams, 1)
+    for start in range(0, len(asked), at_once):
+        some = asked[start : start + at_once]
+        for one in write(model, tokenizer, some, way, args, stream=alone and not args.json):
             written.append(one)
-            if len(asked) > 1 and not args.json:
+            if not alone and not args.json:
                 before = "" if args.chat else one.asked.prompt
                 print(f"{heading(one.asked, args)}\n{shown(before + one.text)}", flush=True)
     seconds = perf_counter() - started
@@ -173,6 +177,7 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
     told = published(home(args.model, args.base))
     if told.unfollowed:
         tell(f"the folder also says {', '.join(told.unfollowed)}: there is no rule for that here")
+    args.greedy = args.greedy or args.beams == 1  # the likeliest text that one at a time finds
     rules, n_beams, chosen = told.rules, args.beams, any_given(args, "temperature", "top_k", "top_p", "min_p")
     if args.repetition_penalty is not None:
         rules = as_flags(lambda: replace(rules, repetition_penalty=args.repetition_penalty))
@@ -187,9 +192,13 @@ def way_of(args: argparse.Namespace, model: Transformer, tokenizer: Tokenizer) -
         beams = as_flags(lambda: replace(told.beams, n_beams=n_beams, length_penalty=penalty))
         if args.samples > n_beams:
             raise refuse("--samples", args.samples, f"{n_beams} beams find {n_beams} texts at most")
+        if args.logprobs:
+            raise refuse("--logprobs", True, CHOSEN, "--greedy takes each best token")
+    elif args.length_penalty is not None:
+        raise refuse("--length-penalty", args.length_penalty, "is for --beams, of two or more")
     if pair and not chosen:
         args.greedy = True
-    if args.samples > 1 and beams is None and (args.greedy or n_beams == 1):
+    if args.samples > 1 and beams is None and args.greedy:
         raise refuse("--samples", args.samples, SAME, "give a temperature above 0, or --beams")
     sampling = sampling_of(args, seed_of(args))
     ends = told.stop_ids if pair and told.stop_ids else (*tokenizer.control.values(), *told.stop_ids)
@@ -246,8 +255,7 @@ def check(args: argparse.Namespace) -> None:
     elif args.length_penalty is not None and not args.source:
         faults.append(Fault("--length-penalty", args.length_penalty, "is for --beams"))
     if args.logprobs and (not args.json or (args.beams or 0) > 1):
-        rule = "are told with --json, one for each token that is chosen without beams"
-        faults.append(Fault("--logprobs", True, rule))
+        faults.append(Fault("--logprobs", True, CHOSEN))
     if args.chat and args.prompt is None and args.prompts is None and args.messages is None:
         faults.append(Fault("--chat", True, "needs what the user says", '--prompt "..."'))
     if faults:
@@ -349,13 +357,12 @@ def by_beams(
     from plainformer.generation import Request, TextStream, search
 
     assert way.beams is not None
-    first = [one for one in asked if one.sample % args.samples == 0]
-    sources = [one.source_tokens or [] for one in first] if model.spec.encoder is not None else None
-    rows, policy = [one.tokens for one in first], "refuse" if args.past_context == "refuse" else "stop"
+    sources = [one.source_tokens or [] for one in asked] if model.spec.encoder is not None else None
+    rows, policy = [one.tokens for one in asked], "refuse" if args.past_context == "refuse" else "stop"
     request = Request.of(model, rows, args.max_new_tokens, sources, tokenizer.n_tokens, policy)  # type: ignore[arg-type]
     found, _ = search(request, way.beams, way.rules, way.stop_ids, never, cached=not args.no_cache)
     written = []
-    for one, best in zip(first, found, strict=True):
+    for one, best in zip(asked, found, strict=True):
         for sample, row in enumerate(best[: args.samples]):
             stream = TextStream(tokenizer, args.stop)
             text = "".join(map(stream.push, row.new)) + stream.end()

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 typedef void (*Piece)(const void *job, long piece);
 
@@ -18,7 +17,6 @@ static struct {
     long n_pieces;
     int room; /* how many workers may still join */
     int n_workers;
-    pid_t owner; /* a forked process has none of its parent's workers */
     atomic_long next;
     atomic_int busy;
     atomic_ulong call;
@@ -57,13 +55,20 @@ static void *worker(void *first_call) {
     return NULL;
 }
 
+/* A forked process has none of its parent's workers: locks that they hold would stay so, and a sleep that they are in
+   is waited for by whoever wakes them. */
+static void start_anew(void) {
+    pthread_mutex_init(&pool.caller, NULL);
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.work, NULL);
+    pool.room = pool.n_workers = 0;
+    atomic_store(&pool.busy, 0);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, start_anew); }
+
 /* As many workers as are asked for, or as many as the system gives. */
 static void hire(int n_workers) {
-    if (pool.owner != getpid()) {
-        pool.owner = getpid();
-        pool.n_workers = 0;
-        atomic_store(&pool.busy, 0);
-    }
     while (pool.n_workers < n_workers && pool.n_workers < MOST_WORKERS) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, (void *)(uintptr_t)atomic_load(&pool.call))) return;

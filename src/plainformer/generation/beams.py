@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +15,11 @@ from numpy.typing import NDArray
 from plainformer.faults import Fault, PlainformerError
 from plainformer.generation.decoding import FinishReason, Request, Row, in_float64
 from plainformer.generation.rules import Rules
-from plainformer.generation.sampling import log_probabilities
+from plainformer.generation.sampling import log_probabilities, need_number
 
 Array = NDArray[Any]
 MOST_BEAMS = 1000
+MOST_PENALTY = 40  # a million tokens to this power are a number yet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ class Beams:
         if not 1 <= self.n_beams <= MOST_BEAMS:
             rule = "must be at least 1" if self.n_beams < 1 else f"must be at most {MOST_BEAMS:,}: each has a state"
             yield Fault("n_beams", self.n_beams, rule)
-        if not isfinite(self.length_penalty):
-            yield Fault("length_penalty", self.length_penalty, "must be a finite number")
+        if not abs(self.length_penalty) <= MOST_PENALTY:
+            yield Fault("length_penalty", self.length_penalty, f"must be from -{MOST_PENALTY} to {MOST_PENALTY}")
         if self.early_stopping not in (True, False, "never"):
             yield Fault("early_stopping", self.early_stopping, 'must be True, False or "never"')
 
@@ -142,6 +142,7 @@ def search(
         for said_V, (i, beam) in zip(in_float64(said_BV), held, strict=True):
             one = searches[i]
             new = one.running[beam].new
+            need_number(float(said_V.max()))
             ln_V = log_probabilities(said_V)
             ruled = rules.apply(ln_V, one.prompt + new, len(new), one.most - len(new), stops)[: request.n_tokens]
             ruled[barred] = -np.inf

@@ -17,7 +17,7 @@ from torch import Tensor
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.generation.decoding import in_float64
 from plainformer.generation.reading import Prompts, as_rows, padded
-from plainformer.generation.sampling import log_probabilities
+from plainformer.generation.sampling import log_probabilities, need_number
 from plainformer.model import Transformer
 
 Pool = Literal["mean", "first", "last"]
@@ -83,6 +83,7 @@ def fill(
         places = [i for i, token in enumerate(row) if token == mask]
         answers = []
         for place, said_V in zip(places, in_float64(model.logits(x_TD[None, places])[0]), strict=True):
+            need_number(float(said_V.max()))
             p = np.exp(log_probabilities(said_V[:n_tokens]))
             best = np.argsort(-p, kind="stable")[:n_best]
             answers.append(Filled(place, tuple((int(i), float(p[i])) for i in best)))

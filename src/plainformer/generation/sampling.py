@@ -59,13 +59,16 @@ class Sampling:
             yield Fault("seed", self.seed, "must be a whole number of at least 0")
 
 
+def need_number(best: float) -> None:
+    """Refuse scores of which the best is none."""
+    if not isfinite(best):
+        raise refuse("logits", best, "no token can be drawn from these", "the weights hold NaN or infinity")
+
+
 def choices(logits_V: Array, sampling: Sampling) -> tuple[Array, Array]:
     """(ids_N, p_N): the tokens that may be drawn, ids rising, and how likely each is. Scores must be float64."""
     best = int(logits_V.argmax())  # the first NaN, if there is one
-    if not isfinite(logits_V[best]):
-        raise refuse(
-            "logits", float(logits_V[best]), "no token can be drawn from these", "the weights hold NaN or infinity"
-        )
+    need_number(float(logits_V[best]))
     if sampling.greedy:
         return np.array([best]), np.ones(1)
     ids_N, top_k = np.arange(len(logits_V)), sampling.top_k

@@ -4,11 +4,18 @@ tokens. What people say stays text, whatever it looks like.
 
 from __future__ import annotations
 
-import datetime
+import atexit
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from plainformer.text.tokenizers import Ids, Tokenizer
 
 APART = "\ue0f1"  # of a private area: put inside a marker that a person wrote, and taken out of the text again
-LONGEST = 1_000_000  # characters that a template may make of nothing, numbers that it may count through, digits
+MEMORY, SECONDS = 10**9, 10.0  # bytes of data and seconds for one chat: a template is a stranger's program
 
 
 def chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answer: bool = True, **told: object) -> Ids:
@@ -26,7 +33,7 @@ def chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answer:
 
     messages: [{"role": "user", "content": "..."}, ...]; answer: end where the model is to speak; told: what else a
     template asks for, by name. A marker such as <|im_end|> inside a content is encoded as its letters.
-    Raises PlainformerError: no template, jinja2 absent, or what the template itself refuses.
+    Raises PlainformerError: no template, jinja2 absent, what the template itself refuses or is not done with in time.
     """
     text = written(tokenizer, messages, answer=answer, **told)
     if not tokenizer.control:
@@ -45,70 +52,74 @@ def written(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answ
     """The chat as the template writes it; markers in what people say have APART inside."""
     if tokenizer.chat_template is None:
         raise refuse("chat", None, "this tokenizer has no chat template", "a folder of an instruct model has one")
-    try:
-        import jinja2
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError:
-        raise refuse("chat", "jinja2", "needs the jinja2 package", "pip install 'plainformer[torch]'") from None
-
-    def wrong(said: str) -> NoReturn:
-        raise jinja2.TemplateError(said)
-
-    class Room(ImmutableSandboxedEnvironment):
-        """The sandbox, in which nothing grows to any size by one sign."""
-
-        intercepted_binops = frozenset(("*", "**", "%"))
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if too_large(operator, left, right):
-                raise OverflowError(f"{operator} makes too much")
-            return super().call_binop(context, operator, left, right)
-
-    counted = 0
-
-    def counting(*ends: int) -> range:
-        nonlocal counted
-        counted += len(numbers := range(*ends))
-        if counted > LONGEST:
-            raise OverflowError("it counts too far")
-        return numbers
-
-    room = Room(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False)
-    room.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    room.globals |= {"raise_exception": wrong, "range": counting}
-    room.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    if find_spec("jinja2") is None:
+        raise refuse("chat", "jinja2", "needs the jinja2 package", "pip install 'plainformer[torch]'")
     safe = [apart(message, tokenizer.control) for message in messages]
-    try:
-        template = room.from_string(tokenizer.chat_template)
-        pieces = template.generate(messages=safe, add_generation_prompt=answer, **(dict(tokenizer.named) | told))
-        return joined(pieces, LONGEST + 10 * sum(len(str(message)) for message in messages))
-    except jinja2.TemplateError as error:
-        raise refuse("chat", str(error)[:200], "the template does not take these messages") from None
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise refuse("chat", f"{type(error).__name__}: {error}"[:200], "the template fails on these messages") from None
+    names = {"messages": safe, "add_generation_prompt": answer, "tools": None, "documents": None}
+    asked = {"template": tokenizer.chat_template, "names": names | dict(tokenizer.named) | told}
+    said = WRITERS.setdefault(os.getpid(), Writer()).ask(json.dumps(asked, default=str))
+    if said is None:
+        rule = f"the template takes more than {SECONDS:g} seconds or {MEMORY / 1e9:g} GB"
+        raise refuse("chat", "no answer", rule)
+    if "text" not in said:
+        raise refuse("chat", said["error"], said["rule"])
+    return said["text"]
 
 
-def too_large(operator: str, left: Any, right: Any) -> bool:
-    """Whether a product, a power or a text by a form would take more than LONGEST signs."""
-    if operator == "%":
-        return isinstance(left, str) and any(len(digits) > 4 for digits in re.findall(r"\d+", left))
-    if operator == "**":
-        whole = isinstance(left, int) and isinstance(right, int)
-        return whole and left.bit_length() * abs(right) > LONGEST
-    for many, times in ((left, right), (right, left)):
-        if hasattr(many, "__len__") and isinstance(times, int):
-            return len(many) * times > LONGEST
-    return False
+class Writer:
+    """A process that writes chats by their templates, one at a time; another is started where it has ended."""
+
+    def __init__(self) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self.alone = threading.Lock()
+
+    def ask(self, question: str) -> dict[str, str] | None:
+        """Its answer; None where it ended instead: no template gets more time and memory than it may have."""
+        with self.alone:
+            if self.child is not None and self.child.poll() is not None:
+                self.end()
+            child = self.child = self.child or started()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            line = b""
+            try:
+                with suppress(BrokenPipeError):
+                    child.stdin.write(question.encode() + b"\n")
+                    child.stdin.flush()
+                    line = child.stdout.readline()
+            finally:
+                if not line.endswith(b"\n"):  # an answer that nobody waited for would be taken for the next one's
+                    self.end()
+            said: dict[str, str] | None = json.loads(line) if line.endswith(b"\n") else None
+            return said
+
+    def end(self) -> None:
+        if (child := self.child) is not None:
+            self.child = None
+            child.kill()
+            with suppress(BrokenPipeError):
+                child.communicate()
 
 
-def joined(pieces: Iterable[str], most: int) -> str:
-    out, n = [], 0
-    for piece in pieces:
-        n += len(piece)
-        if n > most:
-            raise refuse("chat", n, f"the template writes more than {most:,} characters")
-        out.append(piece)
-    return "".join(out)
+WRITERS: dict[int, Writer] = {}  # by process: a forked one has its own
+
+
+@atexit.register
+def end_writer() -> None:
+    if (writer := WRITERS.get(os.getpid())) is not None:
+        writer.end()
+
+
+def started() -> subprocess.Popen[bytes]:
+    """A process for templates, which finds the same modules as this one."""
+    script, limits = Path(__file__).with_name("chats_child.py"), (str(MEMORY), str(SECONDS))
+    return subprocess.Popen(
+        [sys.executable, "-I", str(script), *limits, json.dumps(sys.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def apart(value: Any, markers: Mapping[str, int]) -> Any:
