@@ -225,10 +225,20 @@ def test_what_a_killed_process_left_is_never_taken_for_a_step_and_swept_away(tmp
             (folder / name / file).write_bytes((folder / "step-3" / file).read_bytes())
     (run / "loss.svg.part").write_text("half", encoding="utf-8")
     assert newest(run) == folder / "step-3"
-    sweep(run)
+    sweep(run, ("loss.svg",))
     sweep(folder)
     assert names(folder) == ["step-3"]
     assert names(run) == ["checkpoints", "run.json", "spec.json", "tokenizer.json"]
+
+
+def test_what_somebody_put_into_a_run_is_not_swept_away(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", Transformer(LLAMA), 3)
+    for mine in ("metrics.jsonl.old", "notes.part", "checkpoints/step-3.old", "checkpoints/best.part"):
+        (run / mine).mkdir() if "checkpoints" in mine else (run / mine).write_text("mine", encoding="utf-8")
+    carried = names(run), names(run / "checkpoints")
+    sweep(run, ("metrics.jsonl",))
+    sweep(run / "checkpoints")
+    assert (names(run), names(run / "checkpoints")) == carried
 
 
 def test_a_folder_that_fails_takes_the_parents_made_for_it_along(tmp_path: Path) -> None:

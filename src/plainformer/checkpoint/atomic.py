@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -88,10 +88,13 @@ def remove(folder: Path) -> None:
         shutil.rmtree(hidden)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left in a folder: the hidden ones of `beside` and `remove`."""
-    for left in [path for path in folder.iterdir() if path.suffix in (".part", ".old")]:
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+def sweep(folder: Path, files: Collection[str] = ()) -> None:
+    """Remove what killed processes left in a folder: the hidden ones of `beside` and `remove`, and of these files the
+    half that lay beside each as NAME.part. What somebody put there under another name stays."""
+    halves = {f"{name}.part" for name in files}
+    for left in list(folder.iterdir()):
+        if left.name in halves or (left.name.startswith(".") and left.suffix in (".part", ".old")):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager

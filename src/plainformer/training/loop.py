@@ -33,6 +33,7 @@ from plainformer.training.step import BadStep
 
 Ending = Literal["done", "nothing to do", "stopped", "bad step"]
 OnSpike = Literal["stop", "skip"]
+WRITTEN = ("metrics.jsonl", "loss.svg", "sample.txt")  # by a run at work, each beside its name first
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def carry_on(
 
         def take() -> None:
             kept.enter_context(held(folder))
-            sweep(folder)
+            sweep(folder, WRITTEN)
             sweep(folder / CHECKPOINTS)
 
         processes.led(take)
