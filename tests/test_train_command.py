@@ -21,8 +21,11 @@ from kills import hurting, killed
 from plainformer.checkpoint import load, newest, runs
 from plainformer.checkpoint.atomic import held
 from plainformer.cli import main
+from plainformer.families import llamas, mixtures
 from plainformer.faults import Fault, PlainformerError
-from plainformer.text import split
+from plainformer.model import Transformer
+from plainformer.spec import Attention, Rotary
+from plainformer.text import split, train_tokenizer
 from plainformer.training import board, carry_on, check_resume, forecast, saving, start, starting
 from plainformer.training import run as in_memory
 from plainformer.training.journal import Journal
@@ -31,6 +34,7 @@ from plainformer.training.processes import Processes
 from plainformer.training.recipe import Settings
 from plainformer.training.spikes import Spikes
 from plainformer.training.starting import settings_of
+from plainformer.tree import rewrite, to_json
 from runs import SHORT, SMALL, metrics, some_text, tiny_run, write_text
 from together import started
 
@@ -384,6 +388,28 @@ def test_other_arguments_on_resume_are_refused_each_by_name(run: Path, tmp_path:
     assert "is not the text of this run" in err
     assert ask("train", text, "--out", run, "--resume", *SHORT)[0] == 0  # the same ones are welcome
     assert fingerprint(run) == before
+
+
+def test_a_run_begun_from_latent_attention_is_resumed(tmp_path: Path, ask: Ask) -> None:
+    """Sizes by flag are read from its spec, and its attention is of another class."""
+    text, base = write_text(tmp_path), tmp_path / "base"
+    mixer = mixtures.latent(
+        d_model=12, n_heads=2, d_nope=4, d_rope=2, d_value=3, q_rank=None, kv_rank=6, rotary=Rotary(theta=1e4, n_dims=2)
+    )
+    sizes = {"vocab_size": 300, "max_seq_len": 16, "d_model": 12, "n_layers": 1, "d_ff": 20}
+    plain = llamas.llama(**sizes, n_heads=4, n_kv_heads=2, d_head=6)
+    spec = rewrite(plain, lambda part: mixer if isinstance(part, Attention) else part)
+    base.mkdir()
+    (base / "run.json").write_text("{}", encoding="utf-8")
+    (base / "spec.json").write_text(json.dumps(to_json(spec)), encoding="utf-8")
+    train_tokenizer("bytes", text).save(base / "tokenizer.json")
+    runs.save_step(base, 0, Transformer(spec), {}, {"step": 0})
+    words = ("train", text, "--from", base, "--out", tmp_path / "run", "--steps", 2, "--quiet")
+    assert ask(*words)[0] == 0
+    assert ask(*words, "--resume")[0] == 0
+    status, _, err = ask(*words, "--resume", "--n-heads", 4)
+    assert status == 2
+    assert "the run was started with 2" in err
 
 
 def test_another_kind_of_machine_is_said(run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

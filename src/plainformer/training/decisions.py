@@ -217,7 +217,7 @@ def installed_memory() -> int | None:
         return None
 
 
-def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int]) -> list[Fault]:
+def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int | None]) -> list[Fault]:
     """What is asked of a resumed run that the run was not started with."""
     decided = {
         **{name: getattr(settings, name, None) for name in asked},

@@ -14,12 +14,12 @@ from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.runs import CHECKPOINTS, is_run, read_json, spec_of, write_step
 from plainformer.faults import PlainformerError, refuse
 from plainformer.ledger import Ledger
+from plainformer.mixers import LatentAttention
 from plainformer.model import Transformer
-from plainformer.spec import Spec
+from plainformer.spec import Attention, Spec
 from plainformer.text import TokenFile, Tokenizer
 from plainformer.training.choosing import shaped, within
 from plainformer.training.decisions import (
-    SIZES,
     Asked,
     check_asked,
     differences,
@@ -31,7 +31,7 @@ from plainformer.training.finetuning import begun_from, first_weights
 from plainformer.training.forecast import Forecast, forecast
 from plainformer.training.material import TOKENS, Text, Words, facts, taken_in, tell
 from plainformer.training.recipe import Settings
-from plainformer.tree import to_json
+from plainformer.tree import to_json, walk
 
 VERSION = 1
 MANY_PARAMETERS, MANY_LAYERS = 50_000_000, 300  # a model of more is not made at once: it is said
@@ -155,8 +155,7 @@ def check_resume(run: Path, words: Words, asked: Asked) -> None:
         if not isinstance(kept.get(key), kind):
             raise refuse(f"{run / 'run.json'}: {key}", kept.get(key), "is damaged: it cannot be compared")
     spec, wanted = spec_of(run), kept["asked"]
-    sizes = {ours: size_of(spec, ours) for ours in SIZES} | {"context": settings.context}
-    faults = differences(asked, wanted, settings, sizes)
+    faults = differences(asked, wanted, settings, sizes_of(spec))
     if words:
         found = [file["sha256"] for file in facts(words, wanted)]
         if found != [file["sha256"] for file in kept["text"]]:
@@ -170,14 +169,11 @@ def check_resume(run: Path, words: Words, asked: Asked) -> None:
         tell(f"another machine than the run was started on ({'; '.join(others)}): equal to 1e-5, not to the bit")
 
 
-def size_of(spec: Spec, name: str) -> int:
-    from plainformer.spec import Attention
-    from plainformer.tree import walk
-
-    first = next(part for _, part in walk(spec) if isinstance(part, Attention))
+def sizes_of(spec: Spec) -> dict[str, int | None]:
+    """By flag; None: no layer has heads."""
+    first = next((part for _, part in walk(spec) if isinstance(part, Attention | LatentAttention)), None)
     return {
         "d_model": spec.d_model,
         "n_layers": len(spec.main.layers),
-        "n_heads": first.n_heads,
-        "context": spec.max_seq_len,
-    }[name]
+        "n_heads": None if first is None else first.n_heads,
+    }
