@@ -84,5 +84,7 @@ def within(
     left = seconds - (time.monotonic() - begun) - evaluation
     more = min(MOST_EVALUATIONS - 1, int(EVALUATIONS * seconds / evaluation)) if evaluation else MOST_EVALUATIONS - 1
     n_steps = max(1, int((left - more * evaluation) / each))
+    if "eval_every" in asked:  # then as many as are asked for, but for the last one, which `left` leaves out
+        n_steps = max(1, int(left / (each + evaluation / asked["eval_every"])))
     told = {"eval_every": -(-n_steps // (more + 1)), **told}
     return told, n_steps, n_steps * each + -(-n_steps // told["eval_every"]) * evaluation
