@@ -412,12 +412,44 @@ def test_a_run_begun_from_latent_attention_is_resumed(tmp_path: Path, ask: Ask) 
     assert "the run was started with 2" in err
 
 
-def test_another_kind_of_machine_is_said(run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = starting.machine()
-    monkeypatch.setattr(starting, "machine", lambda: here | {"processor": "an abacus"})
+@pytest.mark.parametrize(
+    "name, here, said",
+    [
+        ("machine", {"processor": "an abacus"}, "processor an abacus, not"),
+        ("machine", {"gpu": "a new one"}, "gpu a new one, not None"),
+        ("versions", {"torch": "0.1"}, "torch 0.1, not"),
+    ],
+)
+def test_another_kind_of_machine_and_other_versions_are_said(
+    run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, name: str, here: dict[str, str], said: str
+) -> None:
+    found = getattr(starting, name)()
+    monkeypatch.setattr(starting, name, lambda: found | here)
     status, _, err = ask("train", "--out", run, "--resume")
     assert status == 0
-    assert "processor an abacus, not" in err
+    assert said in err
+    assert "equal to 1e-5, not to the bit" in err
+
+
+def test_what_the_run_had_and_is_gone_is_said(run: Path, tmp_path: Path, ask: Ask) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    kept = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    kept["machine"]["gpu"] = "an old one"
+    (tmp_path / "run" / "run.json").write_text(json.dumps(kept), encoding="utf-8")
+    status, _, err = ask("train", "--out", tmp_path / "run", "--resume")
+    assert status == 0
+    assert "gpu None, not an old one" in err
+
+
+def test_a_compiler_that_is_gone_is_said(run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small steps of training are then torch's own, whose sums are in another order."""
+    if not settings_of(run).fused:
+        pytest.skip("no C compiler is here")
+    assert "not to the bit" not in ask("train", "--out", run, "--resume")[2]
+    monkeypatch.setattr(starting, "library", lambda: (None, "no C compiler is here"))
+    status, _, err = ask("train", "--out", run, "--resume")
+    assert status == 0
+    assert "no compiled steps: no C compiler is here" in err
     assert "equal to 1e-5, not to the bit" in err
 
 

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.runs import CHECKPOINTS, is_run, read_json, spec_of, write_step
 from plainformer.faults import PlainformerError, refuse
+from plainformer.fused import library
 from plainformer.ledger import Ledger
 from plainformer.mixers import LatentAttention
 from plainformer.model import Transformer
@@ -148,10 +149,11 @@ def settings_of(run: Path) -> Settings:
 def check_resume(run: Path, words: Words, asked: Asked) -> None:
     """Refuse to go on with other arguments or another text than the run was started with, naming each.
 
-    Says so where the machine is of another kind: the weights are then the same to 1e-5, not to the bit.
+    Says so where the machine is of another kind, what is installed has other versions, or the compiler is gone that the
+    run's small steps were made by: the weights are then the same to 1e-5, not to the bit.
     """
     settings, kept = settings_of(run), read_json(run / "run.json")
-    for key, kind in (("asked", dict), ("machine", dict), ("text", list)):
+    for key, kind in (("asked", dict), ("machine", dict), ("versions", dict), ("text", list)):
         if not isinstance(kept.get(key), kind):
             raise refuse(f"{run / 'run.json'}: {key}", kept.get(key), "is damaged: it cannot be compared")
     spec, wanted = spec_of(run), kept["asked"]
@@ -163,10 +165,12 @@ def check_resume(run: Path, words: Words, asked: Asked) -> None:
             faults += refuse("TEXT", [str(f) for f in words], f"is not the text of this run ({names})").faults
     if faults:
         raise PlainformerError(faults)
-    here = machine()
-    others = [f"{name} {here[name]}, not {was}" for name, was in kept["machine"].items() if here.get(name) != was]
+    was, here = kept["machine"] | kept["versions"], machine() | versions()
+    others = [f"{name} {here.get(name)}, not {was.get(name)}" for name in was | here if here.get(name) != was.get(name)]
+    if settings.fused and library()[0] is None:
+        others.append(f"no compiled steps: {library()[1]}")
     if others:
-        tell(f"another machine than the run was started on ({'; '.join(others)}): equal to 1e-5, not to the bit")
+        tell(f"not as the run was started ({'; '.join(others)}): equal to 1e-5, not to the bit")
 
 
 def sizes_of(spec: Spec) -> dict[str, int | None]:
