@@ -322,6 +322,29 @@ def test_l6_a_resumed_run_is_the_uninterrupted_run(
     assert untimed(tmp_path / "whole") == untimed(tmp_path / "run")
 
 
+def test_l6_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("train", write_text(tmp_path), *SHORT, "--eval-every", 4)
+    assert ask(*words, "--out", tmp_path / "whole")[0] == 0
+    real = in_memory.evaluate
+    for nth, step in ((0, 4), (0, 4), (1, 8), (1, 12), (0, 12)):  # the first of a process may be the one that was cut
+        with monkeypatch.context() as patch:
+            calls = iter(range(9))
+
+            def interrupted(*given: object, **named: object) -> object:
+                if next(calls) == nth:  # noqa: B023 - it runs in this turn alone
+                    signal.raise_signal(signal.SIGINT)
+                return real(*given, **named)  # type: ignore[arg-type]
+
+            patch.setattr(in_memory, "evaluate", interrupted)
+            assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 130
+        assert newest(tmp_path / "run").name == f"step-{step}"
+        assert "val_loss" not in metrics(tmp_path / "run")[-1]
+    assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 0
+    assert untimed(tmp_path / "whole") == untimed(tmp_path / "run")
+
+
 def test_metrics_are_cut_back_to_the_checkpoint_and_to_whole_lines(tmp_path: Path) -> None:
     rows = [json.dumps({"step": step, "loss": 1.0}) for step in range(1, 7)]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*rows[:5], rows[5][:9]]), encoding="utf-8")

@@ -120,6 +120,10 @@ class Run:
     def tokens_a_step(self) -> int:
         return self.settings.batch_size * self.settings.context
 
+    def due(self, every: int) -> bool:
+        """Whether what is done every so many steps, and after the last one, is to be done at this one."""
+        return self.step % every == 0 or self.step == self.settings.steps
+
     def save(self, saving: Saving) -> None:
         state = {
             "step": self.step,
