@@ -102,6 +102,20 @@ def test_the_newest_is_by_number_and_only_so_many_are_kept(tmp_path: Path) -> No
     assert (is_run(run), is_step(run), is_step(newest(run)), is_run(newest(run))) == (True, False, True, False)
 
 
+@pytest.mark.parametrize("harmed, written, left", [((4,), 2, (1, 2)), ((2,), 4, (1, 4)), ((5, 6), 3, (1, 3))])
+def test_a_step_that_is_not_whole_is_none_of_those_that_are_kept(
+    tmp_path: Path, harmed: tuple[int, ...], written: int, left: tuple[int, ...]
+) -> None:
+    """Newer than what is written, as after a resume from before them, or older."""
+    model = Transformer(LLAMA)
+    run = run_with(tmp_path / "run", model, 1)
+    for step in harmed:
+        path = save_step(run, step, model, memory(step), {"step": step}, kept=9)
+        (path / "state.json").write_text("{", encoding="utf-8")
+    save_step(run, written, model, memory(written), {"step": written})
+    assert names(run / "checkpoints") == [f"step-{step}" for step in left]
+
+
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("harm", ["cut", "gone", "one bit"])
 def test_a_step_that_is_not_whole_is_passed_over_with_a_line(
