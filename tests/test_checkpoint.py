@@ -266,6 +266,31 @@ def test_a_folder_that_fails_takes_the_parents_made_for_it_along(tmp_path: Path)
     assert names(tmp_path / "empty") == ["file"]
 
 
+@pytest.mark.parametrize("said", [".", "", "../here", "../link", ".."])
+def test_the_current_folder_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(PlainformerError, match=r"the current folder.*name a new one in it"), folder_beside(Path(said)):
+        pytest.fail("it was filled")
+    assert (names(tmp_path), names(tmp_path / "here")) == (["here", "link"], [])
+
+
+def test_a_mount_point_is_refused_and_a_link_to_a_folder_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with folder_beside(tmp_path / "link") as part:
+        (part / "file").write_text("x", encoding="utf-8")
+    assert (names(tmp_path), names(tmp_path / "there")) == (["link", "there"], ["file"])
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "there")
+    with pytest.raises(PlainformerError, match="a mount point"), folder_beside(tmp_path / "there"):
+        pytest.fail("it was filled")
+
+
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     with held(tmp_path), pytest.raises(PlainformerError, match="another process"), held(tmp_path):
         pass

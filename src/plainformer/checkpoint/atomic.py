@@ -51,11 +51,15 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     `path` may be absent or an empty folder. On any error, a full disk and Ctrl-C nothing stays, not even the parents
     that had to be made. After a `kill -9` the hidden folder beside is left; the next one takes its place.
-    Refused while another process fills the same one.
+    Refused while another process fills the same one, and where nothing can take the place of what is there.
     """
-    ours = False
+    ours, path = False, Path(os.path.realpath(path))
     part, made = beside(path), [parent for parent in path.parents if not os.path.exists(parent)]
     try:
+        if path.is_mount() or (path.exists() and Path.cwd().is_relative_to(path)):
+            what = "a mount point" if path.is_mount() else "the current folder"
+            rule = "a folder comes to its place whole, and cannot take the place of this one"
+            raise refuse(str(path), what, rule, "name a new one in it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if part.exists():
             with held(part):  # one that another process is filling is not what a killed one left
