@@ -413,6 +413,17 @@ def test_other_arguments_on_resume_are_refused_each_by_name(run: Path, tmp_path:
     assert fingerprint(run) == before
 
 
+def test_the_words_that_started_a_run_go_on_with_it(tmp_path: Path, ask: Ask) -> None:
+    """A micro-batch larger than the batch is the batch; what to do at a spike is kept where --resume starts one."""
+    words = ("train", write_text(tmp_path), *SHORT, "--micro-batch", 9, "--on-spike", "skip", "--out", tmp_path / "run")
+    for _ in range(2):
+        assert ask(*words, "--resume")[0] == 0
+        assert json.loads((tmp_path / "run" / "run.json").read_text())["asked"]["on_spike"] == "skip"
+    status, _, err = ask(*words, "--resume", "--micro-batch", 2)
+    assert status == 2
+    assert "the run was started with 4" in err
+
+
 def test_a_run_begun_from_latent_attention_is_resumed(tmp_path: Path, ask: Ask) -> None:
     """Sizes by flag are read from its spec, and its attention is of another class."""
     text, base = write_text(tmp_path), tmp_path / "base"

@@ -92,8 +92,6 @@ def run(args: argparse.Namespace) -> int:
     if args.tensorboard:
         writer_class()
     asked = {name: value for name in DECISIONS if (value := getattr(args, name)) is not None}
-    if args.on_spike is not None and not args.resume:
-        asked["on_spike"] = args.on_spike
     if args.plan:
         return show_plan(plan(args.text, asked), args.json)
     with joined(args.shard) as processes:
@@ -124,7 +122,8 @@ def begin(args: argparse.Namespace, asked: dict[str, Any], begun: float) -> None
         raise refuse("--out", args.out, "there is no run in it to go on with", "give TEXT to start one")
     if args.resume:
         print(f"plainformer: nothing to go on with in {args.out}: a new run", file=sys.stderr)
-    start(args.text, args.out, asked, sample, begun)
+    kept = {} if args.on_spike is None else {"on_spike": args.on_spike}
+    start(args.text, args.out, asked | kept, sample, begun)
 
 
 def sample(model: Transformer, tokenizer: Tokenizer) -> str:

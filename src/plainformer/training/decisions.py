@@ -219,6 +219,8 @@ def installed_memory() -> int | None:
 
 def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int | None]) -> list[Fault]:
     """What is asked of a resumed run that the run was not started with."""
+    if "micro_batch" in asked:  # as `decide` has it: one larger than the batch is the batch
+        asked = {**asked, "micro_batch": min(asked["micro_batch"], settings.batch_size)}
     decided = {
         **{name: getattr(settings, name, None) for name in asked},
         **spec_sizes,
