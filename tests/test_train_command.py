@@ -824,6 +824,20 @@ def test_a_run_that_skips_without_end_gives_up(tmp_path: Path, ask: Ask, monkeyp
     assert all(bool(w.isfinite().all()) for w in load(tmp_path / "run").parameters())
 
 
+def test_a_resumed_run_counts_on_what_was_skipped_in_a_row(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_memory, "gradients", lambda *_: float("nan"))
+    words = ("train", write_text(tmp_path), *SHORT, "--out", tmp_path / "run", "--on-spike", "skip", "--resume")
+    with monkeypatch.context() as patch:
+        interrupted(patch, 6)
+        assert ask(*words)[0] == 130
+    status, _, err = ask(*words)
+    assert status == 3
+    assert "before step 11 was taken" in err
+    assert ask(*words)[0] == 0  # who goes on after it has given up has asked for more
+
+
 def test_what_somebody_put_into_sample_txt_is_kept(run: Path, tmp_path: Path, ask: Ask) -> None:
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "sample.txt").write_bytes(b"caf\xe9")
