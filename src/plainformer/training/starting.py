@@ -31,6 +31,7 @@ from plainformer.training.decisions import (
 from plainformer.training.finetuning import begun_from, first_weights
 from plainformer.training.forecast import Forecast, forecast
 from plainformer.training.material import TOKENS, Text, Words, facts, taken_in, tell
+from plainformer.training.processes import ALONE, Processes
 from plainformer.training.recipe import Settings
 from plainformer.tree import to_json, walk
 
@@ -77,10 +78,12 @@ def start(
     asked: Asked,
     sample: Sample | None = None,
     begun: float | None = None,
+    processes: Processes = ALONE,
 ) -> Path:
     """Make the run folder `out`, with its step 0. All refusals come before it is there.
 
     begun: time.monotonic() when the process began, for --minutes. `sample` writes the text before training.
+    processes: that the run begins with; each must have room for its part.
     """
     out, begun = Path(out), time.monotonic() if begun is None else begun
     check_asked(asked)
@@ -90,7 +93,7 @@ def start(
     check_out(out)
     with folder_beside(out) as part:
         tokenizer, text = taken_in(words, asked, part, given)
-        spec, settings = shaped(asked, text, source)
+        spec, settings = shaped(asked, text, source, processes=processes)
         n_parameters = Ledger.of(spec).total
         if n_parameters > MANY_PARAMETERS or len(spec.main.layers) > MANY_LAYERS:
             tell(f"making {n_parameters:,} parameters in {len(spec.main.layers):,} layers")
