@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from plainformer.adapters import merge, without_lora
+from plainformer.checkpoint import load
+from plainformer.cli import main
 from plainformer.conventions import with_lora
 from plainformer.families import decoders, llamas, mixtures
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
 from plainformer.spec import Spec
+from runs import tiny_run
 
 SIZES = {"vocab_size": 30, "max_seq_len": 12, "d_model": 12, "n_layers": 2, "n_heads": 2}
 EVERYWHERE = ("attention.q", "attention.v", "attention.out", "feed_forward.up", "feed_forward.down", "head")
@@ -61,3 +66,26 @@ def test_a_tied_head_s_adapter_never_reaches_the_embedding() -> None:
 def test_a_spec_without_adapters_is_left_alone() -> None:
     spec = decoders.gpt2(**SIZES)
     assert without_lora(spec) == spec
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Begun from a run, its adapters of rank 1 alone trained. The text lies beside it."""
+    base = tiny_run(tmp_path_factory)
+    words = ("train", base.parent / "text.txt", "--from", base, "--lora", 1, "--out", base.parent / "tuned")
+    assert main([str(word) for word in (*words, "--steps", 4, "--lr", 0.1, "--warmup", 0, "--quiet")]) == 0
+    return base.parent / "tuned"
+
+
+@pytest.mark.parametrize("rank, targets", [(8, "q,v"), (1, "q,v"), (2, "up")])
+def test_new_adapters_on_a_model_that_has_some_begin_by_changing_nothing(
+    run: Path, tmp_path: Path, rank: int, targets: str
+) -> None:
+    words = ("train", run.parent / "text.txt", "--from", run, "--lora", rank, "--targets", targets)
+    assert main([str(word) for word in (*words, "--steps", 1, "--quiet", "--out", tmp_path / "run")]) == 0
+    begun, tokens_BT = load(tmp_path / "run" / "checkpoints" / "step-0"), torch.arange(6)[None]
+    with torch.no_grad():
+        was = load(run)(tokens_BT)
+        assert not torch.equal(load(run.parent / "run")(tokens_BT), was)
+        torch.testing.assert_close(begun(tokens_BT), was, rtol=0, atol=1e-5)
+    assert {len(w) for name, w in begun.named_parameters() if name.endswith("lora_a")} == {rank}

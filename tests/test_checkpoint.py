@@ -102,6 +102,20 @@ def test_the_newest_is_by_number_and_only_so_many_are_kept(tmp_path: Path) -> No
     assert (is_run(run), is_step(run), is_step(newest(run)), is_run(newest(run))) == (True, False, True, False)
 
 
+@pytest.mark.parametrize("harmed, written, left", [((4,), 2, (1, 2)), ((2,), 4, (1, 4)), ((5, 6), 3, (1, 3))])
+def test_a_step_that_is_not_whole_is_none_of_those_that_are_kept(
+    tmp_path: Path, harmed: tuple[int, ...], written: int, left: tuple[int, ...]
+) -> None:
+    """Newer than what is written, as after a resume from before them, or older."""
+    model = Transformer(LLAMA)
+    run = run_with(tmp_path / "run", model, 1)
+    for step in harmed:
+        path = save_step(run, step, model, memory(step), {"step": step}, kept=9)
+        (path / "state.json").write_text("{", encoding="utf-8")
+    save_step(run, written, model, memory(written), {"step": written})
+    assert names(run / "checkpoints") == [f"step-{step}" for step in left]
+
+
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("harm", ["cut", "gone", "one bit"])
 def test_a_step_that_is_not_whole_is_passed_over_with_a_line(
@@ -225,10 +239,20 @@ def test_what_a_killed_process_left_is_never_taken_for_a_step_and_swept_away(tmp
             (folder / name / file).write_bytes((folder / "step-3" / file).read_bytes())
     (run / "loss.svg.part").write_text("half", encoding="utf-8")
     assert newest(run) == folder / "step-3"
-    sweep(run)
+    sweep(run, ("loss.svg",))
     sweep(folder)
     assert names(folder) == ["step-3"]
     assert names(run) == ["checkpoints", "run.json", "spec.json", "tokenizer.json"]
+
+
+def test_what_somebody_put_into_a_run_is_not_swept_away(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", Transformer(LLAMA), 3)
+    for mine in ("metrics.jsonl.old", "notes.part", "checkpoints/step-3.old", "checkpoints/best.part"):
+        (run / mine).mkdir() if "checkpoints" in mine else (run / mine).write_text("mine", encoding="utf-8")
+    carried = names(run), names(run / "checkpoints")
+    sweep(run, ("metrics.jsonl",))
+    sweep(run / "checkpoints")
+    assert (names(run), names(run / "checkpoints")) == carried
 
 
 def test_a_folder_that_fails_takes_the_parents_made_for_it_along(tmp_path: Path) -> None:
@@ -240,6 +264,31 @@ def test_a_folder_that_fails_takes_the_parents_made_for_it_along(tmp_path: Path)
     with folder_beside(tmp_path / "empty") as part:
         (part / "file").write_text("x", encoding="utf-8")
     assert names(tmp_path / "empty") == ["file"]
+
+
+@pytest.mark.parametrize("said", [".", "", "../here", "../link", ".."])
+def test_the_current_folder_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(PlainformerError, match=r"the current folder.*name a new one in it"), folder_beside(Path(said)):
+        pytest.fail("it was filled")
+    assert (names(tmp_path), names(tmp_path / "here")) == (["here", "link"], [])
+
+
+def test_a_mount_point_is_refused_and_a_link_to_a_folder_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with folder_beside(tmp_path / "link") as part:
+        (part / "file").write_text("x", encoding="utf-8")
+    assert (names(tmp_path), names(tmp_path / "there")) == (["link", "there"], ["file"])
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "there")
+    with pytest.raises(PlainformerError, match="a mount point"), folder_beside(tmp_path / "there"):
+        pytest.fail("it was filled")
 
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:

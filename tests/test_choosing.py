@@ -33,7 +33,7 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         kept = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         sizes = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-        return Settings.from_json(kept["settings"]), sizes | {"asked": kept["asked"]}
+        return Settings.from_json(kept["settings"]), sizes | {"asked": kept["asked"], "planned": kept["planned"]}
 
     return choose
 
@@ -71,6 +71,15 @@ def test_evaluations_take_a_small_part_of_the_time(chosen: Any) -> None:
     assert rare.eval_every == rare.steps
     assert often.eval_every == -(-often.steps // choosing.MOST_EVALUATIONS)
     assert chosen(2, 1e10, evaluation=0.01, eval_every=3)[0].eval_every == 3
+
+
+@pytest.mark.parametrize("every", [1, 7, 10_000])
+def test_evaluations_that_are_asked_for_are_counted_into_the_time(chosen: Any, every: int) -> None:
+    settings, sizes = chosen(1, 1e10, evaluation=0.5, n_layers=1, d_model=32, n_heads=2, context=32, eval_every=every)
+    planned = sizes["planned"]["seconds"]
+    assert settings.eval_every == every
+    assert planned <= 60 * (1 - choosing.SPARE)
+    assert planned == pytest.approx(60 * (1 - choosing.SPARE), abs=1.1)  # an evaluation and a step
 
 
 def test_a_moment_is_one_step(chosen: Any) -> None:

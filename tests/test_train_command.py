@@ -21,8 +21,11 @@ from kills import hurting, killed
 from plainformer.checkpoint import load, newest, runs
 from plainformer.checkpoint.atomic import held
 from plainformer.cli import main
+from plainformer.families import llamas, mixtures
 from plainformer.faults import Fault, PlainformerError
-from plainformer.text import split
+from plainformer.model import Transformer
+from plainformer.spec import Attention, Rotary
+from plainformer.text import split, train_tokenizer
 from plainformer.training import board, carry_on, check_resume, forecast, saving, start, starting
 from plainformer.training import run as in_memory
 from plainformer.training.journal import Journal
@@ -31,6 +34,7 @@ from plainformer.training.processes import Processes
 from plainformer.training.recipe import Settings
 from plainformer.training.spikes import Spikes
 from plainformer.training.starting import settings_of
+from plainformer.tree import rewrite, to_json
 from runs import SHORT, SMALL, metrics, some_text, tiny_run, write_text
 from together import started
 
@@ -318,6 +322,29 @@ def test_l6_a_resumed_run_is_the_uninterrupted_run(
     assert untimed(tmp_path / "whole") == untimed(tmp_path / "run")
 
 
+def test_l6_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("train", write_text(tmp_path), *SHORT, "--eval-every", 4)
+    assert ask(*words, "--out", tmp_path / "whole")[0] == 0
+    real = in_memory.evaluate
+    for nth, step in ((0, 4), (0, 4), (1, 8), (1, 12), (0, 12)):  # the first of a process may be the one that was cut
+        with monkeypatch.context() as patch:
+            calls = iter(range(9))
+
+            def interrupted(*given: object, **named: object) -> object:
+                if next(calls) == nth:  # noqa: B023 - it runs in this turn alone
+                    signal.raise_signal(signal.SIGINT)
+                return real(*given, **named)  # type: ignore[arg-type]
+
+            patch.setattr(in_memory, "evaluate", interrupted)
+            assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 130
+        assert newest(tmp_path / "run").name == f"step-{step}"
+        assert "val_loss" not in metrics(tmp_path / "run")[-1]
+    assert ask(*words, "--out", tmp_path / "run", "--resume")[0] == 0
+    assert untimed(tmp_path / "whole") == untimed(tmp_path / "run")
+
+
 def test_metrics_are_cut_back_to_the_checkpoint_and_to_whole_lines(tmp_path: Path) -> None:
     rows = [json.dumps({"step": step, "loss": 1.0}) for step in range(1, 7)]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*rows[:5], rows[5][:9]]), encoding="utf-8")
@@ -386,12 +413,77 @@ def test_other_arguments_on_resume_are_refused_each_by_name(run: Path, tmp_path:
     assert fingerprint(run) == before
 
 
-def test_another_kind_of_machine_is_said(run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = starting.machine()
-    monkeypatch.setattr(starting, "machine", lambda: here | {"processor": "an abacus"})
+def test_the_words_that_started_a_run_go_on_with_it(tmp_path: Path, ask: Ask) -> None:
+    """A micro-batch larger than the batch is the batch; what to do at a spike is kept where --resume starts one."""
+    words = ("train", write_text(tmp_path), *SHORT, "--micro-batch", 9, "--on-spike", "skip", "--out", tmp_path / "run")
+    for _ in range(2):
+        assert ask(*words, "--resume")[0] == 0
+        assert json.loads((tmp_path / "run" / "run.json").read_text())["asked"]["on_spike"] == "skip"
+    status, _, err = ask(*words, "--resume", "--micro-batch", 2)
+    assert status == 2
+    assert "the run was started with 4" in err
+
+
+def test_a_run_begun_from_latent_attention_is_resumed(tmp_path: Path, ask: Ask) -> None:
+    """Sizes by flag are read from its spec, and its attention is of another class."""
+    text, base = write_text(tmp_path), tmp_path / "base"
+    mixer = mixtures.latent(
+        d_model=12, n_heads=2, d_nope=4, d_rope=2, d_value=3, q_rank=None, kv_rank=6, rotary=Rotary(theta=1e4, n_dims=2)
+    )
+    sizes = {"vocab_size": 300, "max_seq_len": 16, "d_model": 12, "n_layers": 1, "d_ff": 20}
+    plain = llamas.llama(**sizes, n_heads=4, n_kv_heads=2, d_head=6)
+    spec = rewrite(plain, lambda part: mixer if isinstance(part, Attention) else part)
+    base.mkdir()
+    (base / "run.json").write_text("{}", encoding="utf-8")
+    (base / "spec.json").write_text(json.dumps(to_json(spec)), encoding="utf-8")
+    train_tokenizer("bytes", text).save(base / "tokenizer.json")
+    runs.save_step(base, 0, Transformer(spec), {}, {"step": 0})
+    words = ("train", text, "--from", base, "--out", tmp_path / "run", "--steps", 2, "--quiet")
+    assert ask(*words)[0] == 0
+    assert ask(*words, "--resume")[0] == 0
+    status, _, err = ask(*words, "--resume", "--n-heads", 4)
+    assert status == 2
+    assert "the run was started with 2" in err
+
+
+@pytest.mark.parametrize(
+    "name, here, said",
+    [
+        ("machine", {"processor": "an abacus"}, "processor an abacus, not"),
+        ("machine", {"gpu": "a new one"}, "gpu a new one, not None"),
+        ("versions", {"torch": "0.1"}, "torch 0.1, not"),
+    ],
+)
+def test_another_kind_of_machine_and_other_versions_are_said(
+    run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, name: str, here: dict[str, str], said: str
+) -> None:
+    found = getattr(starting, name)()
+    monkeypatch.setattr(starting, name, lambda: found | here)
     status, _, err = ask("train", "--out", run, "--resume")
     assert status == 0
-    assert "processor an abacus, not" in err
+    assert said in err
+    assert "equal to 1e-5, not to the bit" in err
+
+
+def test_what_the_run_had_and_is_gone_is_said(run: Path, tmp_path: Path, ask: Ask) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    kept = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    kept["machine"]["gpu"] = "an old one"
+    (tmp_path / "run" / "run.json").write_text(json.dumps(kept), encoding="utf-8")
+    status, _, err = ask("train", "--out", tmp_path / "run", "--resume")
+    assert status == 0
+    assert "gpu None, not an old one" in err
+
+
+def test_a_compiler_that_is_gone_is_said(run: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small steps of training are then torch's own, whose sums are in another order."""
+    if not settings_of(run).fused:
+        pytest.skip("no C compiler is here")
+    assert "not to the bit" not in ask("train", "--out", run, "--resume")[2]
+    monkeypatch.setattr(starting, "library", lambda: (None, "no C compiler is here"))
+    status, _, err = ask("train", "--out", run, "--resume")
+    assert status == 0
+    assert "no compiled steps: no C compiler is here" in err
     assert "equal to 1e-5, not to the bit" in err
 
 
@@ -730,6 +822,20 @@ def test_a_run_that_skips_without_end_gives_up(tmp_path: Path, ask: Ask, monkeyp
     assert status == 3
     assert "the loss is nan" in err
     assert all(bool(w.isfinite().all()) for w in load(tmp_path / "run").parameters())
+
+
+def test_a_resumed_run_counts_on_what_was_skipped_in_a_row(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_memory, "gradients", lambda *_: float("nan"))
+    words = ("train", write_text(tmp_path), *SHORT, "--out", tmp_path / "run", "--on-spike", "skip", "--resume")
+    with monkeypatch.context() as patch:
+        interrupted(patch, 6)
+        assert ask(*words)[0] == 130
+    status, _, err = ask(*words)
+    assert status == 3
+    assert "before step 11 was taken" in err
+    assert ask(*words)[0] == 0  # who goes on after it has given up has asked for more
 
 
 def test_what_somebody_put_into_sample_txt_is_kept(run: Path, tmp_path: Path, ask: Ask) -> None:

@@ -9,6 +9,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,9 +22,13 @@ from plainformer import reference, training
 from plainformer.faults import PlainformerError
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
+from plainformer.presets import presets
 from plainformer.spec import Spec
-from plainformer.training import BadStep, Muon, Optimizers, Schedule, evaluate, evaluation, gradients
+from plainformer.training import BadStep, Muon, Optimizers, Schedule, decisions, evaluate, evaluation, gradients
+from plainformer.training.finetuning import adapted
+from plainformer.training.forecast import fitted, memory_of
 from plainformer.training.optimizers import orthogonal
+from plainformer.training.processes import ALONE, Processes
 from plainformer.training.progress import Speed, clock
 from plainformer.training.recipe import RECIPES, Rates, Recipe
 from plainformer.training.step import check, products_in
@@ -326,6 +331,65 @@ def test_an_evaluation_can_be_given_up_and_needs_two_tokens() -> None:
     assert evaluate(model, np.zeros(9, np.uint8), length_V, go_on=lambda: False) is None
     with pytest.raises(PlainformerError, match="at least 2 are needed"):
         evaluate(model, np.zeros(1, np.uint8), length_V)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+LLAMA_8B = {"base": "llama", "micro_batch": 1, "context": 512}
+GB = 10**9
+
+
+def needing(asked: dict[str, object], memory: int, processes: Processes = ALONE) -> str:
+    """What is said against training Llama 3 8B in so many bytes, or ""."""
+    spec = adapted(presets["llama-3-8b"], asked)
+    settings = decisions.decide(asked, decisions.Text(9999, 9000, 999, spec.vocab_size), spec)
+    try:
+        decisions.check_memory(spec, settings, memory, processes)
+    except PlainformerError as refused:
+        return str(refused)
+    return ""
+
+
+def test_what_is_not_trained_needs_room_for_its_weights_alone() -> None:
+    assert "at least 129 GB" in needing(LLAMA_8B, 100 * GB)
+    assert "begin from a smaller one, or train adapters alone: --lora R" in needing(LLAMA_8B, 100 * GB)
+    adapters = LLAMA_8B | {"lora": 8}
+    assert needing(adapters, 100 * GB) == ""
+    assert "at least 32.7 GB" in needing(adapters, 30 * GB)
+    assert needing(adapters, 30 * GB).endswith("begin from a smaller one")
+    assert needing(LLAMA_8B | {"optimizer": "muon"}, 100 * GB) == ""  # one average of each matrix
+
+
+def test_what_processes_share_or_split_must_fit_into_each_of_them_alone() -> None:
+    assert needing(LLAMA_8B, 20 * GB, Processes(world=8, shard=True)) == ""
+    assert needing(LLAMA_8B, 20 * GB, Processes(world=8))
+    rows = LLAMA_8B | {"lora": 8, "batch_size": 64, "micro_batch": 64}
+    assert "--micro-batch = 64" in needing(rows | {"context": 8192}, 100 * GB)
+    assert needing(rows | {"context": 8192}, 100 * GB, Processes(world=64)) == ""
+
+
+def test_activations_are_made_again_where_a_process_s_own_part_lacks_room() -> None:
+    settings = decisions.decide({"preset": "tiny"}, decisions.Text(9999, 9000, 999, 13), LLAMA)
+    settings = replace(settings, context=16, lanes=1)
+    alone = memory_of(LLAMA, settings)
+    assert alone is not None
+    shared = Processes(world=4, shard=True)
+    assert fitted(LLAMA, settings, {}, alone - 1).recompute != "none"
+    assert fitted(LLAMA, settings, {}, alone // 2, shared) == settings
+    assert fitted(LLAMA, settings, {}, alone // 16, shared).recompute != "none"
+
+
+def test_the_room_of_a_process_is_a_gpu_s_or_its_part_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "installed_memory", lambda: 64 * GB)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert (decisions.room_there(), decisions.where_there()) == (64 * GB, "this machine")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert decisions.room_there() == 16 * GB
+    assert decisions.where_there() == "each of 4 processes on this machine"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=80 * GB))
+    assert decisions.room_there() == 80 * GB
+    assert decisions.where_there() == "this GPU"
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -51,11 +51,15 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     `path` may be absent or an empty folder. On any error, a full disk and Ctrl-C nothing stays, not even the parents
     that had to be made. After a `kill -9` the hidden folder beside is left; the next one takes its place.
-    Refused while another process fills the same one.
+    Refused while another process fills the same one, and where nothing can take the place of what is there.
     """
-    ours = False
+    ours, path = False, Path(os.path.realpath(path))
     part, made = beside(path), [parent for parent in path.parents if not os.path.exists(parent)]
     try:
+        if path.is_mount() or (path.exists() and Path.cwd().is_relative_to(path)):
+            what = "a mount point" if path.is_mount() else "the current folder"
+            rule = "a folder comes to its place whole, and cannot take the place of this one"
+            raise refuse(str(path), what, rule, "name a new one in it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if part.exists():
             with held(part):  # one that another process is filling is not what a killed one left
@@ -88,10 +92,13 @@ def remove(folder: Path) -> None:
         shutil.rmtree(hidden)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left in a folder: the hidden ones of `beside` and `remove`."""
-    for left in [path for path in folder.iterdir() if path.suffix in (".part", ".old")]:
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+def sweep(folder: Path, files: Collection[str] = ()) -> None:
+    """Remove what killed processes left in a folder: the hidden ones of `beside` and `remove`, and of these files the
+    half that lay beside each as NAME.part. What somebody put there under another name stays."""
+    halves = {f"{name}.part" for name in files}
+    for left in list(folder.iterdir()):
+        if left.name in halves or (left.name.startswith(".") and left.suffix in (".part", ".old")):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def save_step(
     state: Mapping[str, object],
     kept: int = KEPT,
 ) -> Path:
-    """Write RUN/checkpoints/step-N, then remove all but the `kept` newest.
+    """Write RUN/checkpoints/step-N, then remove all but the `kept` newest that are whole.
 
     It has its name only once it is whole and on the disk; a full disk or an interrupt leaves those before it as they
     were, and nothing else. A whole step with this number is left alone: the same step is the same bytes.
@@ -135,17 +135,21 @@ def save_step(
         remove(path)
     with folder_beside(path) as part:
         write_step(part, model, optimizer, state)
-    forget(Path(run), kept)
+    forget(Path(run), path, kept)
     return path
 
 
-def forget(run: Path, kept: int = KEPT) -> None:
-    """Remove all steps but the `kept` newest."""
-    for old in steps_in(run)[kept:]:
+def forget(run: Path, written: Path, kept: int = KEPT) -> None:
+    """Remove all steps but the `kept` newest that are whole. written: the one that has just been, and so is."""
+    n_whole = 0
+    for step in steps_in(run):
+        if n_whole < kept and (step == written or damage(step) is None):
+            n_whole += 1
+            continue
         try:
-            remove(old)
+            remove(step)
         except OSError as error:
-            raise unwritable(old, error) from None
+            raise unwritable(step, error) from None
 
 
 # Reading

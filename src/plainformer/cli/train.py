@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from plainformer.model import Transformer
     from plainformer.text import Tokenizer
     from plainformer.training import Outcome
+    from plainformer.training.processes import Processes
     from plainformer.training.starting import Planned
 
 STATUS = {"done": 0, "nothing to do": 0, "bad step": 3, "stopped": 130}
@@ -92,14 +93,12 @@ def run(args: argparse.Namespace) -> int:
     if args.tensorboard:
         writer_class()
     asked = {name: value for name in DECISIONS if (value := getattr(args, name)) is not None}
-    if args.on_spike is not None and not args.resume:
-        asked["on_spike"] = args.on_spike
     if args.plan:
         return show_plan(plan(args.text, asked), args.json)
     with joined(args.shard) as processes:
         if processes.world > 1 and args.minutes is not None:
             raise refuse("--minutes", args.minutes, "is measured by a process alone", "give --steps")
-        processes.led(lambda: begin(args, asked, begun))
+        processes.led(lambda: begin(args, asked, begun, processes))
         outcome = carry_on(args.out, sample, args.quiet, processes, on_spike(args), args.tensorboard)
         return tell(args.out, outcome, args.json) if processes.first else STATUS[outcome.ending]
 
@@ -112,7 +111,7 @@ def on_spike(args: argparse.Namespace) -> Any:
     return args.on_spike or kept.get("on_spike") or "stop"
 
 
-def begin(args: argparse.Namespace, asked: dict[str, Any], begun: float) -> None:
+def begin(args: argparse.Namespace, asked: dict[str, Any], begun: float, processes: Processes) -> None:
     """Make the run's folder, or see that what is asked is what the one that is there was started with."""
     from plainformer.checkpoint import is_run
     from plainformer.training import check_resume, start
@@ -124,7 +123,8 @@ def begin(args: argparse.Namespace, asked: dict[str, Any], begun: float) -> None
         raise refuse("--out", args.out, "there is no run in it to go on with", "give TEXT to start one")
     if args.resume:
         print(f"plainformer: nothing to go on with in {args.out}: a new run", file=sys.stderr)
-    start(args.text, args.out, asked, sample, begun)
+    kept = {} if args.on_spike is None else {"on_spike": args.on_spike}
+    start(args.text, args.out, asked | kept, sample, begun, processes)
 
 
 def sample(model: Transformer, tokenizer: Tokenizer) -> str:

@@ -15,6 +15,7 @@ from plainformer.training.finetuning import adapted
 from plainformer.training.forecast import fitted
 from plainformer.training.material import Text
 from plainformer.training.peak import step_flops
+from plainformer.training.processes import ALONE, Processes
 from plainformer.training.recipe import Settings
 from plainformer.training.timing import seconds_a_step
 
@@ -46,8 +47,10 @@ def rungs_for(asked: Asked) -> tuple[Rung, ...]:
     return RUNGS if free else (Rung(0, {}),)
 
 
-def shaped(asked: Asked, text: Text, source: Transformer | None, n_steps: int | None = None) -> tuple[Spec, Settings]:
-    """The spec and every decision; refuses a text that is too short and a model that this machine cannot hold.
+def shaped(
+    asked: Asked, text: Text, source: Transformer | None, n_steps: int | None = None, processes: Processes = ALONE
+) -> tuple[Spec, Settings]:
+    """The spec and every decision; refuses a text that is too short and a model that no process here can hold.
     n_steps: what was chosen for --minutes."""
     spec = spec_for(asked, text.vocab_size) if source is None else adapted(source.spec, asked)
     settings = decide(asked, text, spec, n_steps)
@@ -55,8 +58,8 @@ def shaped(asked: Asked, text: Text, source: Transformer | None, n_steps: int | 
         rule = f"the model has {spec.max_seq_len:,} positions"
         raise refuse("--context", settings.context, rule, f"--context {spec.max_seq_len}")
     check_text(text, settings.context)
-    check_memory(spec, settings)
-    return spec, fitted(spec, settings, asked)
+    check_memory(spec, settings, processes=processes)
+    return spec, fitted(spec, settings, asked, processes=processes)
 
 
 def within(
@@ -84,5 +87,7 @@ def within(
     left = seconds - (time.monotonic() - begun) - evaluation
     more = min(MOST_EVALUATIONS - 1, int(EVALUATIONS * seconds / evaluation)) if evaluation else MOST_EVALUATIONS - 1
     n_steps = max(1, int((left - more * evaluation) / each))
+    if "eval_every" in asked:  # then as many as are asked for, but for the last one, which `left` leaves out
+        n_steps = max(1, int(left / (each + evaluation / asked["eval_every"])))
     told = {"eval_every": -(-n_steps // (more + 1)), **told}
     return told, n_steps, n_steps * each + -(-n_steps // told["eval_every"]) * evaluation

@@ -19,9 +19,11 @@ from plainformer.presets import presets
 from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import check_lengths
+from plainformer.training.finetuning import ADAPTERS
 from plainformer.training.lanes import lanes_for
 from plainformer.training.material import TOKENIZER, VALIDATION, Text
 from plainformer.training.passing import compiler_missing
+from plainformer.training.processes import ALONE, Processes
 from plainformer.training.recipe import DTYPES, OF_PRESET, RECIPES, Recipe, Settings
 from plainformer.training.schedule import Schedule
 
@@ -192,21 +194,54 @@ def loss_rows(n_positions: int, vocab_size: int) -> int:
     return 0 if n_positions * vocab_size <= MOST_LOGITS else max(1, LOGITS_AT_ONCE // vocab_size)
 
 
-def check_memory(spec: Spec, settings: Settings, memory: int | None = None) -> None:
-    """Refuse what this machine cannot hold: a bound from below, by far. `memory`: another machine's, in bytes."""
-    total = memory or installed_memory()
-    n_parameters, tokens = Ledger.of(spec).total, settings.micro_batch * settings.context
-    logits = min(settings.lanes * settings.loss_rows, tokens) or tokens
+def of_one(settings: Settings, processes: Processes) -> Settings:
+    """What one of the run's processes has in hand at once: of many each has its own rows of a batch, and no lanes."""
+    if processes.world == 1:
+        return settings
+    n_rows = -(-settings.batch_size // processes.world)
+    return replace(settings, batch_size=n_rows, micro_batch=min(settings.micro_batch, n_rows), lanes=1)
+
+
+def check_memory(spec: Spec, settings: Settings, memory: int | None = None, processes: Processes = ALONE) -> None:
+    """Refuse what a process cannot hold: a bound from below, by far. `memory`: another machine's, in bytes."""
+    room, one, rows = memory or room_there(), of_one(settings, processes), Ledger.of(spec).weights
+    n_parameters, tokens = sum(w.count for w in rows), one.micro_batch * one.context
+    n_trained = sum(w.count for w in rows if settings.trained == "all" or w.name.endswith(ADAPTERS))
+    averages = 1 if settings.rates.optimizer == "muon" else 2  # of each trained weight, beside its gradient
+    state = (4 * n_parameters + 4 * (1 + averages) * n_trained) // processes.shares
+    logits = min(one.lanes * one.loss_rows, tokens) or tokens
+    sizes = "--d-model and --n-layers" if settings.base is None else "--from"
     needs = [  # bytes, flag, value
-        (16 * n_parameters, "--d-model and --n-layers", f"{n_parameters:,} parameters"),  # gradients, two averages
-        (16 * settings.batch_size * (settings.context + 1), "--batch-size", settings.batch_size),  # int64: x and y
+        (state, sizes, f"{n_parameters:,} parameters"),
+        (16 * one.batch_size * (one.context + 1), "--batch-size", settings.batch_size),  # int64: x and y
         (4 * tokens * len(spec.main.layers) * spec.d_model, "--micro-batch", settings.micro_batch),
         (4 * logits * spec.vocab_size, "--micro-batch", settings.micro_batch),
     ]
-    if total is not None and sum(need for need, _, _ in needs) > total:
-        most, name, value = max(needs, key=lambda need: need[0])
-        rule = f"at least {short(most, 'B')} of memory are needed and this machine has {short(total, 'B')}"
-        raise refuse(name, value, rule, "make it smaller")
+    if room is not None and (least := sum(need for need, _, _ in needs)) > room:
+        _, name, value = max(needs, key=lambda need: need[0])
+        rule = f"at least {short(least, 'B')} of memory are needed and {where_there()} has {short(room, 'B')}"
+        hint = "begin from a smaller one" if name == "--from" else "make it smaller"
+        tuned = name == "--from" and settings.trained == "all"
+        raise refuse(name, value, rule, hint + (", or train adapters alone: --lora R" if tuned else ""))
+
+
+def room_there() -> int | None:
+    """Bytes of the memory that a process of a run is in: a GPU's, else its part of this machine's. None: not known."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    memory = installed_memory()
+    return None if memory is None else memory // n_here()
+
+
+def where_there() -> str:
+    if torch.cuda.is_available():
+        return "this GPU"
+    return "this machine" if n_here() == 1 else f"each of {n_here()} processes on this machine"
+
+
+def n_here() -> int:
+    """How many processes of this run torchrun has started on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def installed_memory() -> int | None:
@@ -217,8 +252,10 @@ def installed_memory() -> int | None:
         return None
 
 
-def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int]) -> list[Fault]:
+def differences(asked: Asked, kept: Asked, settings: Settings, spec_sizes: Mapping[str, int | None]) -> list[Fault]:
     """What is asked of a resumed run that the run was not started with."""
+    if "micro_batch" in asked:  # as `decide` has it: one larger than the batch is the batch
+        asked = {**asked, "micro_batch": min(asked["micro_batch"], settings.batch_size)}
     decided = {
         **{name: getattr(settings, name, None) for name in asked},
         **spec_sizes,

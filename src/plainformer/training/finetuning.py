@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
+from plainformer.adapters import merge
 from plainformer.checkpoint import load, tokenizer_of
 from plainformer.conventions import LORA_TARGETS, with_lora
 from plainformer.faults import refuse
 from plainformer.model import Transformer
-from plainformer.spec import Spec
+from plainformer.spec import Linear, Spec
 from plainformer.text import Tokenizer
+from plainformer.training.material import tell
 from plainformer.training.recipe import Settings
+from plainformer.tree import walk
 
 Asked = Mapping[str, Any]
 TARGETS = "q,v"  # Hu et al. 2021, section 4.2
@@ -43,6 +46,9 @@ def begun_from(asked: Asked) -> tuple[Transformer, Tokenizer] | None:
     if tokenizer.n_tokens > model.spec.vocab_size:
         rule = f"its tokenizer has {tokenizer.n_tokens:,} tokens and its vocabulary {model.spec.vocab_size:,}"
         raise refuse("--from", asked["base"], rule, "these do not belong together")
+    if "lora" in asked and any(isinstance(part, Linear) and part.lora for _, part in walk(model.spec)):
+        model = merge(model)  # its own adapters are part of what new ones begin by not changing
+        tell("the adapters of --from are taken into its weights, and new ones put on them")
     return model, tokenizer
 
 
@@ -71,6 +77,7 @@ def first_weights(spec: Spec, settings: Settings, source: Transformer | None) ->
         held = source.state_dict()
         for name, tensor in model.state_dict().items():
             if name in held:
+                assert tensor.shape == held[name].shape  # copy_ would spread a smaller one over it
                 tensor.copy_(held[name])
     return model
 

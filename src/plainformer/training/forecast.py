@@ -21,18 +21,19 @@ from plainformer.presets import presets
 from plainformer.report.figures import short
 from plainformer.spec import Spec
 from plainformer.text import TokenFile
-from plainformer.training.decisions import Asked, installed_memory
+from plainformer.training.decisions import Asked, of_one, room_there
+from plainformer.training.finetuning import ADAPTERS
 from plainformer.training.material import Text, tell
 from plainformer.training.optimizers import optimizers_for
 from plainformer.training.passing import as_it_is
 from plainformer.training.peak import step_flops
+from plainformer.training.processes import ALONE, Processes
 from plainformer.training.recipe import MUON, Settings
 from plainformer.training.step import gradients
 from plainformer.training.timing import seconds_a_step
 from plainformer.training.uncompiled import left_alone
 
 ENOUGH_STEPS = 200  # below them, the few steps that are measured first would cost a part of the time worth telling
-ADAPTERS = ("lora_a", "lora_b")
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
@@ -84,9 +85,10 @@ def forecast(
     return Forecast(Ledger.of(spec).total, memory, flops, seconds)
 
 
-def memory_of(spec: Spec, settings: Settings) -> int | None:
+def memory_of(spec: Spec, settings: Settings, shares: int = 1) -> int | None:
     """What training adds to a process: weights, a gradient for each lane and their sum, the optimiser's averages, the
-    copy that is being saved, activations and logits of the rows that are run at once. On a GPU: what it holds."""
+    copy that is being saved, activations and logits of the rows that are run at once. On a GPU: what it holds.
+    shares: among how many processes all but the passes is shared."""
     wide = 8 if settings.dtype == "float64" else 4
     rows = Ledger.of(spec).weights
     trained = [w for w in rows if settings.trained == "all" or w.name.endswith(ADAPTERS)]
@@ -99,8 +101,8 @@ def memory_of(spec: Spec, settings: Settings) -> int | None:
     if passing is None:
         return None
     if torch.cuda.is_available():  # what is saved is copied to this machine's own memory
-        return weights + averages + gradient + passing
-    return 2 * (weights + averages) + n_gradients * gradient + passing
+        return (weights + averages + gradient) // shares + passing
+    return (2 * (weights + averages) + n_gradients * gradient) // shares + passing
 
 
 def passing_bytes(spec: Spec, settings: Settings) -> int | None:
@@ -124,13 +126,15 @@ def passing_bytes(spec: Spec, settings: Settings) -> int | None:
     return max(tape.n_bytes + logits(spec, one, at_once), tape.most)
 
 
-def fitted(spec: Spec, settings: Settings, asked: Asked, memory: int | None = None) -> Settings:
-    """The settings with activations kept, or made again where this machine's memory is too small for all of them: told
+def fitted(
+    spec: Spec, settings: Settings, asked: Asked, memory: int | None = None, processes: Processes = ALONE
+) -> Settings:
+    """The settings with activations kept, or made again where a process's memory is too small for all of them: told
     where it is so. memory: another machine's, in bytes."""
-    room = memory or room_there()
+    room, one = memory or room_there(), of_one(settings, processes)
     if "recompute" in asked or room is None:
         return settings
-    need = {how: memory_of(spec, replace(settings, recompute=how)) for how in RECOMPUTE}
+    need = {how: memory_of(spec, replace(one, recompute=how), processes.shares) for how in RECOMPUTE}
     fits = [how for how in RECOMPUTE if (n_bytes := need[how]) is not None and n_bytes <= room]
     least = fits[0] if fits else "full"
     if least == "none" or need["none"] is None:
@@ -140,11 +144,6 @@ def fitted(spec: Spec, settings: Settings, asked: Asked, memory: int | None = No
         f"(--recompute {least}), which takes {short(need[least] or 0, 'B')}"
     )
     return replace(settings, recompute=least)
-
-
-def room_there() -> int | None:
-    """Bytes of the memory that a run is in: a GPU's, else this machine's."""
-    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else installed_memory()
 
 
 def load_all(settings: Settings) -> None:

@@ -33,6 +33,7 @@ from plainformer.training.step import BadStep
 
 Ending = Literal["done", "nothing to do", "stopped", "bad step"]
 OnSpike = Literal["stop", "skip"]
+WRITTEN = ("metrics.jsonl", "loss.svg", "sample.txt")  # by a run at work, each beside its name first
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def carry_on(
 
         def take() -> None:
             kept.enter_context(held(folder))
-            sweep(folder)
+            sweep(folder, WRITTEN)
             sweep(folder / CHECKPOINTS)
 
         processes.led(take)
@@ -185,15 +186,15 @@ def advance(
     run.stops = on_spike == "stop"
     with Progress(first, settings.steps, quiet) as progress:
         told = Told(journal, progress, stop, on_spike == "skip")
+        caught_up = catch_up(run, journal, stop, progress)
+        if processes.any(stop.asked):
+            return Outcome("stopped", first, newest(run.folder), stop.asked or "another process")
         if first < settings.steps:
             progress.say(f"steps {first + 1:,} to {settings.steps:,}: {way(run)}")
         while run.step < settings.steps:
             begun = time.monotonic()
             told.begin(run)
-            measuring, keeping = (
-                run.step % every == 0 or run.step == settings.steps
-                for every in (settings.eval_every, settings.save_every)
-            )
+            measuring, keeping = run.due(settings.eval_every), run.due(settings.save_every)
             try:
                 told.read(run, 0 if measuring or keeping else int(run.late), measuring)
                 saving.look()
@@ -210,7 +211,7 @@ def advance(
                     processes.led(saving.wait)
                     return Outcome("stopped", run.step, newest(run.folder), stop.asked or "another process")
         processes.led(saving.wait)
-        finished = finish(run, journal, stop, sample, progress)
+        finished = finish(run, stop, sample, caught_up)
     ending: Ending = "stopped" if stop.asked else "done" if finished else "nothing to do"
     alone = ending == "done" and not processes.shard and processes.first
     took = taken(run.model, settings, run.seconds) if alone else None
@@ -239,13 +240,24 @@ def measure(run: Run, stop: Stop, progress: Progress) -> dict[str, float | None]
     return {"val_loss": found.loss, "val_bits_per_byte": found.bits_per_byte}
 
 
-def finish(run: Run, journal: Journal, stop: Stop, sample: Sample | None, progress: Progress) -> bool:
-    """What follows the last step: its evaluation, the picture, the text after training. False: all was there."""
-    made = False
-    last = [row for row in rows(run.folder / "metrics.jsonl") if row["step"] == run.step]
-    if run.processes.any(run.processes.first and len(run.validation) and not any("val_loss" in row for row in last)):
-        journal.append({"step": run.step} | measure(run, stop, progress))
-        made = True
+def catch_up(run: Run, journal: Journal, stop: Stop, progress: Progress) -> bool:
+    """Make the evaluation of the step that the run stands at, where a stop has cut it short: it would not come again.
+    Whether it was made."""
+    row: dict[str, Any] = {"step": run.step}
+    for found in rows(run.folder / "metrics.jsonl"):
+        row |= found if found["step"] == run.step else {}
+    due = run.step > 0 and len(run.validation) > 0 and run.due(run.settings.eval_every)
+    if not due or not run.processes.any(run.processes.first and "val_loss" not in row):
+        return False
+    measured = measure(run, stop, progress)
+    if measured and run.processes.first:
+        journal.complete(row, measured)
+    return bool(measured)
+
+
+def finish(run: Run, stop: Stop, sample: Sample | None, made: bool) -> bool:
+    """What follows the last step: the picture and the text after training. False: all was there. made: whether its
+    evaluation was not."""
     if run.processes.first and (made or run.step != run.first or not (run.folder / "loss.svg").is_file()):
         draw(run.folder)
         made = True

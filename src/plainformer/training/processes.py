@@ -73,6 +73,11 @@ class Processes:
         return self.rank == 0
 
     @property
+    def shares(self) -> int:
+        """Among how many processes each weight, with its gradient and averages, is shared."""
+        return self.world if self.shard else 1
+
+    @property
     def orphaned(self) -> bool:
         """Whether the process that started this one is gone."""
         return self.parent is not None and os.getppid() != self.parent

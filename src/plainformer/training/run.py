@@ -88,7 +88,8 @@ class Run:
         state = state_of(saved)
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
         self.first = self.step
-        self.spikes, self.skipped = Spikes(state.get("losses", ())), 0
+        self.spikes = Spikes(state.get("losses", ()))
+        self.skipped = int(state.get("skipped", 0)) % IN_A_ROW  # of a run that has given up and goes on: none yet
         self.evaluation: Evaluation | None = None  # the newest of this process
         self.late, self.stops = read_late(processes), True  # stops: at the first bad step
         self.unread = deque[float | BadStep | Late]()
@@ -120,12 +121,17 @@ class Run:
     def tokens_a_step(self) -> int:
         return self.settings.batch_size * self.settings.context
 
+    def due(self, every: int) -> bool:
+        """Whether what is done every so many steps, and after the last one, is to be done at this one."""
+        return self.step % every == 0 or self.step == self.settings.steps
+
     def save(self, saving: Saving) -> None:
         state = {
             "step": self.step,
             "tokens": self.step * self.tokens_a_step,
             "seconds": self.seconds,
             "losses": list(self.spikes.losses),
+            "skipped": self.skipped,
             "processes": self.processes.world,
         }
         saving.save(self.step, self.model.state_dict(), self.optimizers.tensors(), state)

@@ -90,7 +90,7 @@ class Saving:
                 dump_state(beside(path), state)
                 sealed(beside(path))
                 filling.close()
-                forget(self.run)
+                forget(self.run, path)
 
             self.processes.led(begin)
             write_shards(beside(path) / SHARES, weights)

@@ -13,13 +13,14 @@ from tempfile import TemporaryDirectory
 from plainformer.checkpoint.atomic import folder_beside
 from plainformer.checkpoint.runs import CHECKPOINTS, is_run, read_json, spec_of, write_step
 from plainformer.faults import PlainformerError, refuse
+from plainformer.fused import library
 from plainformer.ledger import Ledger
+from plainformer.mixers import LatentAttention
 from plainformer.model import Transformer
-from plainformer.spec import Spec
+from plainformer.spec import Attention, Spec
 from plainformer.text import TokenFile, Tokenizer
 from plainformer.training.choosing import shaped, within
 from plainformer.training.decisions import (
-    SIZES,
     Asked,
     check_asked,
     differences,
@@ -30,8 +31,9 @@ from plainformer.training.decisions import (
 from plainformer.training.finetuning import begun_from, first_weights
 from plainformer.training.forecast import Forecast, forecast
 from plainformer.training.material import TOKENS, Text, Words, facts, taken_in, tell
+from plainformer.training.processes import ALONE, Processes
 from plainformer.training.recipe import Settings
-from plainformer.tree import to_json
+from plainformer.tree import to_json, walk
 
 VERSION = 1
 MANY_PARAMETERS, MANY_LAYERS = 50_000_000, 300  # a model of more is not made at once: it is said
@@ -76,10 +78,12 @@ def start(
     asked: Asked,
     sample: Sample | None = None,
     begun: float | None = None,
+    processes: Processes = ALONE,
 ) -> Path:
     """Make the run folder `out`, with its step 0. All refusals come before it is there.
 
     begun: time.monotonic() when the process began, for --minutes. `sample` writes the text before training.
+    processes: that the run begins with; each must have room for its part.
     """
     out, begun = Path(out), time.monotonic() if begun is None else begun
     check_asked(asked)
@@ -89,7 +93,7 @@ def start(
     check_out(out)
     with folder_beside(out) as part:
         tokenizer, text = taken_in(words, asked, part, given)
-        spec, settings = shaped(asked, text, source)
+        spec, settings = shaped(asked, text, source, processes=processes)
         n_parameters = Ledger.of(spec).total
         if n_parameters > MANY_PARAMETERS or len(spec.main.layers) > MANY_LAYERS:
             tell(f"making {n_parameters:,} parameters in {len(spec.main.layers):,} layers")
@@ -148,15 +152,15 @@ def settings_of(run: Path) -> Settings:
 def check_resume(run: Path, words: Words, asked: Asked) -> None:
     """Refuse to go on with other arguments or another text than the run was started with, naming each.
 
-    Says so where the machine is of another kind: the weights are then the same to 1e-5, not to the bit.
+    Says so where the machine is of another kind, what is installed has other versions, or the compiler is gone that the
+    run's small steps were made by: the weights are then the same to 1e-5, not to the bit.
     """
     settings, kept = settings_of(run), read_json(run / "run.json")
-    for key, kind in (("asked", dict), ("machine", dict), ("text", list)):
+    for key, kind in (("asked", dict), ("machine", dict), ("versions", dict), ("text", list)):
         if not isinstance(kept.get(key), kind):
             raise refuse(f"{run / 'run.json'}: {key}", kept.get(key), "is damaged: it cannot be compared")
     spec, wanted = spec_of(run), kept["asked"]
-    sizes = {ours: size_of(spec, ours) for ours in SIZES} | {"context": settings.context}
-    faults = differences(asked, wanted, settings, sizes)
+    faults = differences(asked, wanted, settings, sizes_of(spec))
     if words:
         found = [file["sha256"] for file in facts(words, wanted)]
         if found != [file["sha256"] for file in kept["text"]]:
@@ -164,20 +168,19 @@ def check_resume(run: Path, words: Words, asked: Asked) -> None:
             faults += refuse("TEXT", [str(f) for f in words], f"is not the text of this run ({names})").faults
     if faults:
         raise PlainformerError(faults)
-    here = machine()
-    others = [f"{name} {here[name]}, not {was}" for name, was in kept["machine"].items() if here.get(name) != was]
+    was, here = kept["machine"] | kept["versions"], machine() | versions()
+    others = [f"{name} {here.get(name)}, not {was.get(name)}" for name in was | here if here.get(name) != was.get(name)]
+    if settings.fused and library()[0] is None:
+        others.append(f"no compiled steps: {library()[1]}")
     if others:
-        tell(f"another machine than the run was started on ({'; '.join(others)}): equal to 1e-5, not to the bit")
+        tell(f"not as the run was started ({'; '.join(others)}): equal to 1e-5, not to the bit")
 
 
-def size_of(spec: Spec, name: str) -> int:
-    from plainformer.spec import Attention
-    from plainformer.tree import walk
-
-    first = next(part for _, part in walk(spec) if isinstance(part, Attention))
+def sizes_of(spec: Spec) -> dict[str, int | None]:
+    """By flag; None: no layer has heads."""
+    first = next((part for _, part in walk(spec) if isinstance(part, Attention | LatentAttention)), None)
     return {
         "d_model": spec.d_model,
         "n_layers": len(spec.main.layers),
-        "n_heads": first.n_heads,
-        "context": spec.max_seq_len,
-    }[name]
+        "n_heads": None if first is None else first.n_heads,
+    }
