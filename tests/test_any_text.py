@@ -122,6 +122,7 @@ def test_what_is_no_text_is_refused_by_file_and_line(tmp_path: Path, refused: Re
         ('{"body": "a"}', "its fields: body"),
         ('["a"]', "is not an object"),
         ('{"text": "\xff"}'.encode("latin-1"), "line 1"),
+        ('{"text": "a"}\n{"text": "a \\ud83d b"}', "line 2: text = '\\ud83d': character 2 (U+D83D) has no UTF-8 form"),
     ):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         assert said in refused("tokenize", path, "--out", out)
@@ -411,6 +412,8 @@ def test_pairs_that_cannot_be_are_refused(pairs: Path, tmp_path: Path, refused: 
     assert "must not be empty" in refused("train", path, "--out", tmp_path / "run", *SHORT)
     path.write_text('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n', encoding="utf-8")
     assert "line 2" in refused("train", path, "--out", tmp_path / "run", *SHORT)
+    path.write_text('{"prompt": "a", "completion": "b \\udc00"}\n', encoding="utf-8")
+    assert "line 1: completion" in refused("train", path, "--out", tmp_path / "run", *SHORT)
 
 
 # --- a model to begin from --------------------------------------------------------------------------------------------
