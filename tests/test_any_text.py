@@ -85,6 +85,20 @@ def test_a_folder_a_pattern_and_files_are_gathered_in_an_order_that_is_said(fold
     assert gathered([folder], "said", "apart") == Texts(gathered([folder]).files, "said", "apart")
 
 
+def test_what_a_run_keeps_is_no_text_of_the_folder_that_it_lies_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for word in (".", str(tmp_path), "**/*.txt", f"{tmp_path}/**/*.txt"):
+        run = tmp_path / "deep" / f"run{len(word)}"
+        for more in ([], ["--resume"]):
+            assert main(["train", word, "--out", str(run), *SHORT, *more]) == 0
+        assert [path.resolve() for path in gathered([word]).files] == [text]
+    for asked in (run / "sample.txt", run / "*.txt"):  # by its own name it can be asked for
+        assert gathered([asked]).files == (run / "sample.txt",)
+
+
 def test_rows_and_packed_files_are_read_as_what_is_in_them(folder: Path) -> None:
     plain = "".join(read_text(folder / "a.txt")) + "\n" + "".join(read_text(folder / "deep" / "b.txt.gz"))
     assert plain.splitlines() == DOCUMENTS
