@@ -173,6 +173,23 @@ def test_a_document_ends_with_a_token_that_no_text_can_say(folder: Path, tmp_pat
         assert end not in tokenizer.encode("<|endoftext|>")
 
 
+def test_documents_that_nothing_can_end_are_refused_whoever_reads_them(
+    folder: Path, tmp_path: Path, refused: Refused
+) -> None:
+    rows, plain, made = folder / "c.jsonl", tmp_path / "plain", tmp_path / "made"
+    assert main(["train", str(rows), "--documents", "joined", "--out", str(plain), *SHORT]) == 0
+    assert end_id(tokenizer_of(plain)) is None
+    for more in ([], ["--documents", "ended"], ["--documents", "apart"]):  # the first is the way of any .jsonl
+        for command in ("tokenize", "train"):
+            words = (command, rows, "--from", plain, "--out", made, *more)
+            assert "has no token that ends a document; use --documents joined" in refused(*words)
+            assert not made.exists()
+    assert main(["tokenize", str(rows), "--from", str(plain), "--documents", "joined", "--out", str(made)]) == 0
+    said = (made / "tokens.json").read_text(encoding="utf-8")
+    (made / "tokens.json").write_text(said.replace('"joined"', '"apart"'), encoding="utf-8")
+    assert "tokenize it again with --documents joined" in refused("train", made, "--out", tmp_path / "run", *SHORT)
+
+
 def test_apart_nothing_is_learned_from_the_document_before(folder: Path, tmp_path: Path) -> None:
     texts = gathered([folder / "c.jsonl"], documents="apart")
     tokenizer = with_end(train_tokenizer("characters", texts))

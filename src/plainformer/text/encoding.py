@@ -20,6 +20,7 @@ import numpy as np
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.text.reading import (
+    Documents,
     Notice,
     Paths,
     Texts,
@@ -74,6 +75,12 @@ def with_end(tokenizer: Tokenizer) -> Tokenizer:
 def end_id(tokenizer: Tokenizer) -> int | None:
     """The token that ends a document; None where the vocabulary has none."""
     return next((tokenizer.control[name] for name in ENDS if name in tokenizer.control), None)
+
+
+def check_end(documents: Documents, tokenizer: Tokenizer, hint: str = "use --documents joined") -> None:
+    """Refuses documents that are to end where the vocabulary has nothing to end them with."""
+    if documents in ("ended", "apart") and end_id(tokenizer) is None:
+        raise refuse("--documents", documents, "its tokenizer has no token that ends a document", hint)
 
 
 # --- units ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plainformer.faults import refuse
-from plainformer.text.encoding import encoded, with_end
+from plainformer.text.encoding import check_end, encoded, with_end
 from plainformer.text.files import written_beside
 from plainformer.text.reading import Notice, Texts, total_bytes, unreadable
 from plainformer.text.tokenizers import Tokenizer
@@ -49,10 +49,12 @@ def prepare(
 
     kind: of the tokenizer to be made, where none is `given`. Killed, it goes on after the last whole part, with the
     tokenizer that it had made: the text is read again up to there, and not encoded again. Refused: a folder that holds
-    something else, or the parts of other files.
+    something else, or the parts of other files; documents that `given` cannot end.
     """
     if texts.documents == "pairs":
         raise refuse("TEXT", str(texts.files[0]), "rows of prompts are no one text", "train on them as they are")
+    if given is not None:
+        check_end(texts.documents, given)
     plan = plan_of(texts, kind if given is None else given.sha256)
     if is_prepared(out):
         if facts_of(out)["plan"] != plan:
