@@ -229,6 +229,31 @@ def test_units_are_the_text_whole_and_can_be_passed_over(
         assert [a.tolist() for a in rest] == [a.tolist() for a in alone[skip:]]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_and_rows_together_make_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(encoding, "UNIT_CHARACTERS", 40_000)
+    long = some_text(30_000, seed=5)
+    for folder in ("files", "rows"):
+        (tmp_path / folder).mkdir()
+    for i in range(300):
+        (tmp_path / "files" / f"{i:03}.txt").write_text(long[i * 300 : i * 300 + 300], encoding="utf-8")
+    rows = "".join(json.dumps({"text": long[i * 300 : i * 300 + 300]}) + "\n" for i in range(300))
+    (tmp_path / "rows" / "a.jsonl").write_text(rows, encoding="utf-8")
+    tokenizer = with_end(train_tokenizer(kind, gathered([tmp_path / "files"])))
+    for folder in ("files", "rows"):
+        for documents in ("joined", "ended"):
+            texts = gathered([tmp_path / folder], documents=documents)  # type: ignore[arg-type]
+            assert len(list(encoding.units(texts, tokenizer))) in (3, 4)  # 90,000 characters
+            found = tokens_of(texts, tokenizer, tmp_path / "tokens")
+            assert tokenizer.decode(found) == long[:90_000]
+            if documents == "joined":
+                assert np.array_equal(found, tokenizer.encode(long[:90_000]))
+    if kind == "characters":
+        (tmp_path / "files" / "200.txt").write_text("the cat Sat", encoding="utf-8")
+        with pytest.raises(PlainformerError, match=r"200\.txt = 'S': U\+0053 at character 8 is not in the vocabulary"):
+            tokens_of(gathered([tmp_path / "files"]), tokenizer, tmp_path / "tokens")
+
+
 def test_workers_write_what_one_process_writes_and_hand_on_what_they_refuse(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plainformer.faults import refuse
-from plainformer.text.encoding import check_end, encoded, with_end
+from plainformer.text.encoding import UNIT_CHARACTERS, check_end, encoded, with_end
 from plainformer.text.files import written_beside
 from plainformer.text.reading import Notice, Texts, total_bytes, unreadable
 from plainformer.text.tokenizers import Tokenizer
@@ -90,8 +90,9 @@ def plan_of(texts: Texts, tokenizer: str) -> dict[str, Any]:
 
 def begun(parts: Path, plan: dict[str, Any], make: Callable[[], Tokenizer]) -> Tokenizer:
     """The tokenizer of the parts that are there, or of those that are now begun."""
+    begins = plan | {"characters_a_unit": UNIT_CHARACTERS}  # of the tokens themselves no such thing is asked
     if (parts / FACTS).is_file():
-        if json.loads((parts / FACTS).read_text(encoding="utf-8")) != plan:
+        if json.loads((parts / FACTS).read_text(encoding="utf-8")) != begins:
             rule = "holds the beginning of another text, or the files have changed since"
             raise refuse("--out", str(parts.parent), rule, "remove it, or name a new folder")
         return Tokenizer.load(parts / TOKENIZER)
@@ -101,7 +102,7 @@ def begun(parts: Path, plan: dict[str, Any], make: Callable[[], Tokenizer]) -> T
     except OSError as error:
         raise unreadable(parts, error) from None
     tokenizer.save(parts / TOKENIZER)
-    dump(parts / FACTS, plan)  # last: with it, the tokenizer is there
+    dump(parts / FACTS, begins)  # last: with it, the tokenizer is there
     return tokenizer
 
 
