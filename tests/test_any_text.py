@@ -523,6 +523,44 @@ def test_a_run_begins_from_a_model_with_its_shape_tokenizer_and_weights(
     assert main([str(word) for word in (*words, "--resume")]) == 0
 
 
+def test_what_ends_a_text_and_writes_a_chat_goes_with_a_run_to_transformers(
+    base: Path, pairs: Path, tmp_path: Path
+) -> None:
+    """Of a run from nothing, and of one that was tuned on, from tokens made before too."""
+    import transformers
+
+    hub, end = tmp_path / "hub", end_id(tokenizer_of(base))
+    assert main(["export", str(base), str(hub)]) == 0
+    assert transformers.AutoModelForCausalLM.from_pretrained(hub).generation_config.eos_token_id == [end]
+    assert transformers.AutoTokenizer.from_pretrained(hub).eos_token == "<|endoftext|>"
+
+    said = json.loads((hub / "tokenizer_config.json").read_text(encoding="utf-8"))
+    content = json.loads((hub / "tokenizer.json").read_text(encoding="utf-8"))
+    content["added_tokens"].append(
+        content["added_tokens"][0] | {"content": "<turn>", "id": content["model"]["vocab"]["a"]}
+    )
+    del content["model"]["vocab"]["a"]
+    (hub / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    (hub / "tokenizer_config.json").write_text(json.dumps(said | {"eos_token": "<turn>"}), encoding="utf-8")
+    (hub / "chat_template.jinja").write_text("{{ messages[0]['content'] }}{{ eos_token }}", encoding="utf-8")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the nuts run"}\n' * 99, encoding="utf-8")
+    tokens, short = tmp_path / "tokens", ("--steps", "1", "--quiet", "--context", "16")
+    assert main(["tokenize", str(rows), "--from", str(hub), "--out", str(tokens)]) == 0
+    for name, text in (("rows", rows), ("tokens", tokens)):
+        run, out = tmp_path / f"run-{name}", tmp_path / f"hub-{name}"
+        assert main(["train", str(text), "--from", str(hub), "--out", str(run), *short]) == 0
+        mine, theirs = tokenizer_of(run), tokenizer_of(hub)
+        assert (mine.named, mine.chat_template, mine.sha256) == (theirs.named, theirs.chat_template, theirs.sha256)
+        assert mine.chat([{"content": "the"}])[-1] == mine.control["<turn>"]
+        assert main(["export", str(run), str(out)]) == 0
+        stranger = transformers.AutoTokenizer.from_pretrained(out)
+        assert stranger.eos_token == "<turn>"
+        assert stranger.chat_template == theirs.chat_template
+        ends = json.loads((out / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
+        assert ends == [mine.control["<turn>"], end]
+
+
 def test_what_cannot_be_begun_from_is_refused(base: Path, pairs: Path, tmp_path: Path, refused: Refused) -> None:
     def told(*words: object) -> str:
         return refused("train", pairs, "--out", tmp_path / "run", *words)

@@ -227,6 +227,20 @@ def test_a_marker_in_a_text_is_never_a_control_token(tmp_path: Path) -> None:
         assert token_bytes(tokenizer)[1] == 0
 
 
+def test_what_is_saved_is_read_again_and_a_publishers_own_settings_stay(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(model_file(*FORMS["llama"]))
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text(json.dumps({"eos_token": "</s>", "chat_template": "{{ eos_token }}", "model_max_length": 9}))
+    said, mine = settings.read_bytes(), Tokenizer.load(tmp_path)
+    (tmp_path / "new").mkdir()
+    for folder in (tmp_path, tmp_path / "new"):
+        mine.save(folder / "tokenizer.json")
+        again = Tokenizer.load(folder / "tokenizer.json")
+        assert (again.named, again.chat_template) == ({"eos_token": "</s>"}, "{{ eos_token }}")
+        assert again.sha256 == mine.sha256
+    assert settings.read_bytes() == said
+
+
 def test_damaged_models_are_refused_by_name(tmp_path: Path) -> None:
     whole, file = model_file(*FORMS["llama"]), tmp_path / "tokenizer.model"
     for n in (0, 1, 7, 100, len(whole) - 3):

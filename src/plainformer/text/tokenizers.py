@@ -176,9 +176,10 @@ class Tokenizer:
         return Decoder(self)
 
     def save(self, path: str | Path) -> None:
-        """Write tokenizer.json, beside and then renamed into place."""
+        """Write tokenizer.json, beside and then renamed into place; with it what a published folder said besides."""
         with written_beside(Path(path)) as file:
             file.write(self.file.encode())
+        beside.keep(Path(path).parent, self.named, self.chat_template)
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
@@ -239,8 +240,8 @@ class Tokenizer:
         return ids_T
 
     def _encode_words(self, texts: Sequence[str], begins: bool) -> list[Ids]:
-        """The ids_T of each text. Those that go on are encoded after a letter, whose ids are then taken away, for a
-        space put before them would be no space of theirs. One that merges with the letter stands alone."""
+        """The ids_T of each text. Those that go on are encoded after a letter, whose ids are then taken away: a space
+        put before them would not be theirs. One that merges with the letter stands alone."""
         before, first = self._before, int(begins) if self._before else len(texts)
         found = self._ids_of([*texts[:first], *(LETTER + text for text in texts[first:])])
         for i, ids in enumerate(found[first:], start=first):
