@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ from plainformer.text import (
 from plainformer.text.encoding import encoded, end_id, with_end
 from plainformer.text.gathering import gathered
 from plainformer.text.pairs import PairBatches, Pairs, open_pairs, pair_passes
-from plainformer.text.preparing import prepare
+from plainformer.text.preparing import is_prepared, prepare
 from plainformer.text.reading import Texts, read_text
 from plainformer.training import evaluate
 from runs import SHORT, metrics, some_text, write_text
@@ -323,6 +324,35 @@ def test_parts_of_a_text_that_has_changed_are_not_gone_on_with(tmp_path: Path, m
     (tmp_path / "mine" / "letter").write_text("dear", encoding="utf-8")
     with pytest.raises(PlainformerError, match="holds something else"):
         prepare(gathered([text]), tmp_path / "mine", "characters", print)
+
+
+def test_parts_that_a_killed_process_left_beside_whole_tokens_go(tmp_path: Path) -> None:
+    command = ["tokenize", str(write_text(tmp_path)), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    (tmp_path / "out" / ".parts").mkdir()
+    (tmp_path / "out" / ".parts" / preparing.name_of(3)).write_bytes(bytes(99))
+    before = (tmp_path / "out" / "tokens.bin").read_bytes()
+    assert main(command) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tokenizer.json", "tokens.bin", "tokens.json"]
+    assert (tmp_path / "out" / "tokens.bin").read_bytes() == before
+
+
+def test_two_do_not_make_the_same_tokens_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    out, command = tmp_path / "out", ("tokenize", write_text(tmp_path), "--out", tmp_path / "out")
+    with monkeypatch.context() as patch:
+        real = preparing.fill
+
+        def fill(*given: Any) -> None:
+            patch.undo()
+            assert "another process is at work in it" in refused(*command)
+            real(*given)
+
+        patch.setattr(preparing, "fill", fill)
+        assert main([str(word) for word in command]) == 0
+    assert is_prepared(out)
+    assert not (out / ".parts").exists()
 
 
 def test_a_run_of_tokens_is_the_run_of_their_text(tmp_path: Path, refused: Refused) -> None:
