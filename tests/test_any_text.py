@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ from plainformer.text import (
 from plainformer.text.encoding import encoded, end_id, with_end
 from plainformer.text.gathering import gathered
 from plainformer.text.pairs import PairBatches, Pairs, open_pairs, pair_passes
-from plainformer.text.preparing import prepare
+from plainformer.text.preparing import is_prepared, prepare
 from plainformer.text.reading import Texts, read_text
 from plainformer.training import evaluate
 from runs import SHORT, metrics, some_text, write_text
@@ -85,6 +86,20 @@ def test_a_folder_a_pattern_and_files_are_gathered_in_an_order_that_is_said(fold
     assert gathered([folder], "said", "apart") == Texts(gathered([folder]).files, "said", "apart")
 
 
+def test_what_a_run_keeps_is_no_text_of_the_folder_that_it_lies_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for word in (".", str(tmp_path), "**/*.txt", f"{tmp_path}/**/*.txt"):
+        run = tmp_path / "deep" / f"run{len(word)}"
+        for more in ([], ["--resume"]):
+            assert main(["train", word, "--out", str(run), *SHORT, *more]) == 0
+        assert [path.resolve() for path in gathered([word]).files] == [text]
+    for asked in (run / "sample.txt", run / "*.txt"):  # by its own name it can be asked for
+        assert gathered([asked]).files == (run / "sample.txt",)
+
+
 def test_rows_and_packed_files_are_read_as_what_is_in_them(folder: Path) -> None:
     plain = "".join(read_text(folder / "a.txt")) + "\n" + "".join(read_text(folder / "deep" / "b.txt.gz"))
     assert plain.splitlines() == DOCUMENTS
@@ -122,6 +137,7 @@ def test_what_is_no_text_is_refused_by_file_and_line(tmp_path: Path, refused: Re
         ('{"body": "a"}', "its fields: body"),
         ('["a"]', "is not an object"),
         ('{"text": "\xff"}'.encode("latin-1"), "line 1"),
+        ('{"text": "a"}\n{"text": "a \\ud83d b"}', "line 2: text = '\\ud83d': character 2 (U+D83D) has no UTF-8 form"),
     ):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         assert said in refused("tokenize", path, "--out", out)
@@ -156,6 +172,23 @@ def test_a_document_ends_with_a_token_that_no_text_can_say(folder: Path, tmp_pat
     assert int(ends[-1]) == len(found) - 1
     if kind != "characters":
         assert end not in tokenizer.encode("<|endoftext|>")
+
+
+def test_documents_that_nothing_can_end_are_refused_whoever_reads_them(
+    folder: Path, tmp_path: Path, refused: Refused
+) -> None:
+    rows, plain, made = folder / "c.jsonl", tmp_path / "plain", tmp_path / "made"
+    assert main(["train", str(rows), "--documents", "joined", "--out", str(plain), *SHORT]) == 0
+    assert end_id(tokenizer_of(plain)) is None
+    for more in ([], ["--documents", "ended"], ["--documents", "apart"]):  # the first is the way of any .jsonl
+        for command in ("tokenize", "train"):
+            words = (command, rows, "--from", plain, "--out", made, *more)
+            assert "has no token that ends a document; use --documents joined" in refused(*words)
+            assert not made.exists()
+    assert main(["tokenize", str(rows), "--from", str(plain), "--documents", "joined", "--out", str(made)]) == 0
+    said = (made / "tokens.json").read_text(encoding="utf-8")
+    (made / "tokens.json").write_text(said.replace('"joined"', '"apart"'), encoding="utf-8")
+    assert "tokenize it again with --documents joined" in refused("train", made, "--out", tmp_path / "run", *SHORT)
 
 
 def test_apart_nothing_is_learned_from_the_document_before(folder: Path, tmp_path: Path) -> None:
@@ -195,6 +228,31 @@ def test_units_are_the_text_whole_and_can_be_passed_over(
     for skip in (1, 2):
         rest = [ids_N for ids_N, _ in encoded(texts, tokenizer, workers=1, skip=skip)]
         assert [a.tolist() for a in rest] == [a.tolist() for a in alone[skip:]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_and_rows_together_make_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(encoding, "UNIT_CHARACTERS", 40_000)
+    long = some_text(30_000, seed=5)
+    for folder in ("files", "rows"):
+        (tmp_path / folder).mkdir()
+    for i in range(300):
+        (tmp_path / "files" / f"{i:03}.txt").write_text(long[i * 300 : i * 300 + 300], encoding="utf-8")
+    rows = "".join(json.dumps({"text": long[i * 300 : i * 300 + 300]}) + "\n" for i in range(300))
+    (tmp_path / "rows" / "a.jsonl").write_text(rows, encoding="utf-8")
+    tokenizer = with_end(train_tokenizer(kind, gathered([tmp_path / "files"])))
+    for folder in ("files", "rows"):
+        for documents in ("joined", "ended"):
+            texts = gathered([tmp_path / folder], documents=documents)  # type: ignore[arg-type]
+            assert len(list(encoding.units(texts, tokenizer))) in (3, 4)  # 90,000 characters
+            found = tokens_of(texts, tokenizer, tmp_path / "tokens")
+            assert tokenizer.decode(found) == long[:90_000]
+            if documents == "joined":
+                assert np.array_equal(found, tokenizer.encode(long[:90_000]))
+    if kind == "characters":
+        (tmp_path / "files" / "200.txt").write_text("the cat Sat", encoding="utf-8")
+        with pytest.raises(PlainformerError, match=r"200\.txt = 'S': U\+0053 at character 8 is not in the vocabulary"):
+            tokens_of(gathered([tmp_path / "files"]), tokenizer, tmp_path / "tokens")
 
 
 def test_workers_write_what_one_process_writes_and_hand_on_what_they_refuse(
@@ -266,6 +324,35 @@ def test_parts_of_a_text_that_has_changed_are_not_gone_on_with(tmp_path: Path, m
     (tmp_path / "mine" / "letter").write_text("dear", encoding="utf-8")
     with pytest.raises(PlainformerError, match="holds something else"):
         prepare(gathered([text]), tmp_path / "mine", "characters", print)
+
+
+def test_parts_that_a_killed_process_left_beside_whole_tokens_go(tmp_path: Path) -> None:
+    command = ["tokenize", str(write_text(tmp_path)), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    (tmp_path / "out" / ".parts").mkdir()
+    (tmp_path / "out" / ".parts" / preparing.name_of(3)).write_bytes(bytes(99))
+    before = (tmp_path / "out" / "tokens.bin").read_bytes()
+    assert main(command) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tokenizer.json", "tokens.bin", "tokens.json"]
+    assert (tmp_path / "out" / "tokens.bin").read_bytes() == before
+
+
+def test_two_do_not_make_the_same_tokens_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    out, command = tmp_path / "out", ("tokenize", write_text(tmp_path), "--out", tmp_path / "out")
+    with monkeypatch.context() as patch:
+        real = preparing.fill
+
+        def fill(*given: Any) -> None:
+            patch.undo()
+            assert "another process is at work in it" in refused(*command)
+            real(*given)
+
+        patch.setattr(preparing, "fill", fill)
+        assert main([str(word) for word in command]) == 0
+    assert is_prepared(out)
+    assert not (out / ".parts").exists()
 
 
 def test_a_run_of_tokens_is_the_run_of_their_text(tmp_path: Path, refused: Refused) -> None:
@@ -411,6 +498,8 @@ def test_pairs_that_cannot_be_are_refused(pairs: Path, tmp_path: Path, refused: 
     assert "must not be empty" in refused("train", path, "--out", tmp_path / "run", *SHORT)
     path.write_text('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n', encoding="utf-8")
     assert "line 2" in refused("train", path, "--out", tmp_path / "run", *SHORT)
+    path.write_text('{"prompt": "a", "completion": "b \\udc00"}\n', encoding="utf-8")
+    assert "line 1: completion" in refused("train", path, "--out", tmp_path / "run", *SHORT)
 
 
 # --- a model to begin from --------------------------------------------------------------------------------------------
@@ -462,6 +551,44 @@ def test_a_run_begins_from_a_model_with_its_shape_tokenizer_and_weights(
     assert {name: w.shape for name, w in first.items()} == {name: w.shape for name, w in begun.items()}
     assert max(float((w - begun[name]).detach().abs().max()) for name, w in first.items()) < 1e-3  # one small step away
     assert main([str(word) for word in (*words, "--resume")]) == 0
+
+
+def test_what_ends_a_text_and_writes_a_chat_goes_with_a_run_to_transformers(
+    base: Path, pairs: Path, tmp_path: Path
+) -> None:
+    """Of a run from nothing, and of one that was tuned on, from tokens made before too."""
+    import transformers
+
+    hub, end = tmp_path / "hub", end_id(tokenizer_of(base))
+    assert main(["export", str(base), str(hub)]) == 0
+    assert transformers.AutoModelForCausalLM.from_pretrained(hub).generation_config.eos_token_id == [end]
+    assert transformers.AutoTokenizer.from_pretrained(hub).eos_token == "<|endoftext|>"
+
+    said = json.loads((hub / "tokenizer_config.json").read_text(encoding="utf-8"))
+    content = json.loads((hub / "tokenizer.json").read_text(encoding="utf-8"))
+    content["added_tokens"].append(
+        content["added_tokens"][0] | {"content": "<turn>", "id": content["model"]["vocab"]["a"]}
+    )
+    del content["model"]["vocab"]["a"]
+    (hub / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    (hub / "tokenizer_config.json").write_text(json.dumps(said | {"eos_token": "<turn>"}), encoding="utf-8")
+    (hub / "chat_template.jinja").write_text("{{ messages[0]['content'] }}{{ eos_token }}", encoding="utf-8")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the nuts run"}\n' * 99, encoding="utf-8")
+    tokens, short = tmp_path / "tokens", ("--steps", "1", "--quiet", "--context", "16")
+    assert main(["tokenize", str(rows), "--from", str(hub), "--out", str(tokens)]) == 0
+    for name, text in (("rows", rows), ("tokens", tokens)):
+        run, out = tmp_path / f"run-{name}", tmp_path / f"hub-{name}"
+        assert main(["train", str(text), "--from", str(hub), "--out", str(run), *short]) == 0
+        mine, theirs = tokenizer_of(run), tokenizer_of(hub)
+        assert (mine.named, mine.chat_template, mine.sha256) == (theirs.named, theirs.chat_template, theirs.sha256)
+        assert mine.chat([{"content": "the"}])[-1] == mine.control["<turn>"]
+        assert main(["export", str(run), str(out)]) == 0
+        stranger = transformers.AutoTokenizer.from_pretrained(out)
+        assert stranger.eos_token == "<turn>"
+        assert stranger.chat_template == theirs.chat_template
+        ends = json.loads((out / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
+        assert ends == [mine.control["<turn>"], end]
 
 
 def test_what_cannot_be_begun_from_is_refused(base: Path, pairs: Path, tmp_path: Path, refused: Refused) -> None:

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 
 from plainformer import spec as s
 from plainformer.model import Transformer
-from plainformer.training import decisions, gradients, loss
+from plainformer.training import decisions, evaluate, gradients, loss
 from plainformer.training.decisions import loss_rows
 from specs import GPT2, LLAMA, MIXTRAL, TINY, change
 
@@ -114,6 +114,28 @@ def test_a_piece_left_out_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     original = loss.scored
     monkeypatch.setattr(loss, "scored", lambda model, x, ids, n: original(model, x, ids.masked_fill(ids == 1, -1), n))
     assert abs(stepped(GPT2, 5, 3)[0] - whole) > 1e-3
+
+
+@each_spec
+@pytest.mark.parametrize("stride", [None, 3])
+def test_an_evaluation_of_a_long_row_scores_it_in_pieces(
+    spec: s.Spec, stride: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logits of one row are then never whole; those that are no burden stay so, to the bit."""
+    model, tokens_N = Transformer(spec, seed=3).double(), np.arange(40) % (spec.vocab_size - 2)
+    length_V = np.ones(spec.vocab_size - 2, np.int64)
+    found = []
+    for most in (decisions.MOST_LOGITS, spec.vocab_size):
+        monkeypatch.setattr(decisions, "MOST_LOGITS", most)
+        monkeypatch.setattr(decisions, "LOGITS_AT_ONCE", 17 * (spec.vocab_size - 2))
+        with Largest(spec.vocab_size) as largest:
+            found.append(evaluate(model, tokens_N, length_V, context=16, stride=stride, end=7))
+    assert largest.most == 17
+    whole, pieces = found
+    assert whole is not None
+    assert pieces is not None
+    assert pieces.targets == whole.targets
+    assert pieces.nats == pytest.approx(whole.nats, abs=1e-10)
 
 
 def test_small_vocabularies_are_scored_at_once_and_large_ones_in_pieces() -> None:

@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from plainformer.faults import PlainformerError
-from plainformer.text import Tokenizer, beside, chats, token_bytes, train_tokenizer
+from plainformer.text import Tokenizer, beside, chats, encoding, token_bytes, train_tokenizer, write_tokens
 from plainformer.text.chats import APART
+from plainformer.text.encoding import end_id, with_end
+from plainformer.text.library import library_s
+from plainformer.text.reading import Texts
 
 TEXTS = (
     *("", " ", "a", "the cat sat", " the  cat ", "it's 1234 cats!", "a\nb\r\n\n c", "naïve café", "e\u0301", "日本語"),
@@ -168,6 +171,53 @@ def test_streamed_pieces_are_what_decode_gives(sentencepiece: Tokenizer) -> None
     assert sentencepiece.stream().push(2) == ""
 
 
+SPACED = {  # where a space is put before a text, besides
+    "always": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+    "first": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False},
+    "words": {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "WhitespaceSplit"},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("form", [*FORMS, *SPACED, "byte-level"])
+def test_a_text_cut_in_pieces_gets_a_space_before_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """The ids are those that the library gives for the whole text, or for each document."""
+    monkeypatch.setattr(encoding, "UNIT_CHARACTERS", 30_000)
+    if form == "byte-level":
+        (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 20, encoding="utf-8")
+        content = json.loads(train_tokenizer("bpe:300", tmp_path / "text.txt").file)
+        content["pre_tokenizer"]["add_prefix_space"] = True
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    else:
+        (tmp_path / "tokenizer.model").write_bytes(model_file(*FORMS["bpe" if form in SPACED else form]))
+    if form in SPACED:
+        content = json.loads(Tokenizer.load(tmp_path).file) | {"normalizer": None, "pre_tokenizer": SPACED[form]}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    tokenizer = with_end(Tokenizer.load(tmp_path))
+    draw = random.Random(2)
+    words = ["the", "cat", "sat", "at", "a", "it's", "ca\n", "\n", " ", "thé\n\n", "."]
+    texts = ["the" + " ".join(draw.choices(words, k=n)) for n in (20_000, 12_000)]
+    for i, text in enumerate(texts):
+        (tmp_path / f"{i}.txt").write_text(text, encoding="utf-8", newline="")
+    files = tuple(tmp_path / f"{i}.txt" for i in range(2))
+    assert len(list(encoding.units(Texts(files), tokenizer))) > 2
+    whole = library_s(tokenizer.file)
+    for documents, wanted in (("joined", ["".join(texts)]), ("ended", texts)):
+        texts_of = Texts(files, documents=documents)  # type: ignore[arg-type]
+        found = write_tokens(texts_of, tokenizer, tmp_path / "tokens").tokens
+        end = [] if documents == "joined" else [end_id(tokenizer)]
+        said = [token for text in wanted for token in (*whole.encode(text, add_special_tokens=False).ids, *end)]
+        assert found.tolist() == said
+    assert tokenizer.encode(texts[0]).tolist() == whole.encode(texts[0], add_special_tokens=False).ids
+
+
 def test_a_marker_in_a_text_is_never_a_control_token(tmp_path: Path) -> None:
     """F12, where the vocabulary holds the marker as a piece."""
     for form, told in FORMS.items():
@@ -176,6 +226,20 @@ def test_a_marker_in_a_text_is_never_a_control_token(tmp_path: Path) -> None:
         ids = set(tokenizer.encode("a </s> b <s>").tolist())
         assert not ids & {1, 2}, form
         assert token_bytes(tokenizer)[1] == 0
+
+
+def test_what_is_saved_is_read_again_and_a_publishers_own_settings_stay(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(model_file(*FORMS["llama"]))
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text(json.dumps({"eos_token": "</s>", "chat_template": "{{ eos_token }}", "model_max_length": 9}))
+    said, mine = settings.read_bytes(), Tokenizer.load(tmp_path)
+    (tmp_path / "new").mkdir()
+    for folder in (tmp_path, tmp_path / "new"):
+        mine.save(folder / "tokenizer.json")
+        again = Tokenizer.load(folder / "tokenizer.json")
+        assert (again.named, again.chat_template) == ({"eos_token": "</s>"}, "{{ eos_token }}")
+        assert again.sha256 == mine.sha256
+    assert settings.read_bytes() == said
 
 
 def test_damaged_models_are_refused_by_name(tmp_path: Path) -> None:

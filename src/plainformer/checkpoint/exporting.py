@@ -27,6 +27,7 @@ from plainformer.huggingface.tables import TABLES
 from plainformer.model import Transformer
 from plainformer.spec import Spec
 from plainformer.text import Tokenizer
+from plainformer.text.encoding import end_id
 
 SHARD = 5_000_000_000  # bytes of tensors in one file
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.I)
@@ -76,6 +77,7 @@ def export(
     else:
         config = config_like(plan, dtype)
         theirs = as_stored(plan, to_theirs(plan.model_type, model.spec, weights, torch), dtype)
+    ends = ends_of(tokenizer) if tokenizer else {}
     with folder_beside(folder) as part:
         try:
             save(theirs, part, shard_bytes)
@@ -87,15 +89,25 @@ def export(
         if like is not None:
             copy_beside(Path(like), part, config)
         else:
-            dump(part / "generation_config.json", {"do_sample": True, "max_length": model.spec.max_seq_len})
+            settings: dict[str, Any] = {"do_sample": True, "max_length": model.spec.max_seq_len}
+            settings |= {"eos_token_id": list(ends.values())} if ends else {}
+            dump(part / "generation_config.json", settings)
         if tokenizer:
             (part / "tokenizer.json").write_bytes(tokenizer.file.encode())
             said = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": model.spec.max_seq_len}
-            said |= {"clean_up_tokenization_spaces": False} | dict(tokenizer.named)
+            said |= {"clean_up_tokenization_spaces": False} | ({"eos_token": next(iter(ends))} if ends else {})
+            said |= dict(tokenizer.named)
             dump(part / "tokenizer_config.json", said)
             if tokenizer.chat_template is not None:
                 (part / "chat_template.jinja").write_bytes(tokenizer.chat_template.encode())
     return read_file(folder)
+
+
+def ends_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """The tokens that end a text: as the publisher names it, and what a run has learned to end one with."""
+    names = {token: name for name, token in tokenizer.control.items()}
+    named, learned = tokenizer.control.get(tokenizer.named.get("eos_token", "")), end_id(tokenizer)
+    return {names[token]: token for token in (named, learned) if token is not None}
 
 
 def save(tensors: Mapping[str, Tensor], folder: Path, shard_bytes: int) -> None:

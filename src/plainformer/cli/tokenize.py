@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
         raise refuse("--tokenizer", args.tokenizer, "cannot go with --from, which has its own", "leave one out")
     if args.workers is not None and args.workers < 1:
         raise refuse("--workers", args.workers, "must be at least 1")
+    from plainformer.checkpoint.atomic import held
     from plainformer.text import Tokenizer
     from plainformer.text.gathering import gathered
     from plainformer.text.preparing import prepare
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     texts = gathered(args.text, args.field, args.documents)
     notice = lambda words: print(f"plainformer: {words}", file=sys.stderr)  # noqa: E731
     kind = args.tokenizer or "characters"
-    made, new = prepare(texts, Path(args.out), kind, notice, teller(), args.workers, given)
+    made, new = prepare(texts, Path(args.out), kind, notice, teller(), args.workers, given, held)
     facts = {"folder": args.out, "tokens": made.n_tokens, "bytes": made.n_bytes, "files": len(texts.files)}
     if args.json:
         print(json.dumps(facts | {"documents": texts.documents}))

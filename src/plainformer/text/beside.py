@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from plainformer.faults import refuse
+from plainformer.text.files import written_beside
 from plainformer.text.pieces import Content, read
 
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -41,6 +42,16 @@ def chat_template(folder: Path) -> str | None:
         by_name = {one.get("name"): one.get("template") for one in said if isinstance(one, dict)}
         said = by_name.get("default", next(iter(by_name.values()), None))
     return said if isinstance(said, str) else None
+
+
+def keep(folder: Path, named: Mapping[str, str], template: str | None) -> None:
+    """Write what `named_tokens` and `chat_template` have read, where there is any. A publisher's own file, which says
+    more, stays."""
+    path = folder / "tokenizer_config.json"
+    said = dict(named) | ({} if template is None else {"chat_template": template})
+    if said and not path.exists():
+        with written_beside(path) as file:
+            file.write(json.dumps(said, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
 def class_of(folder: Path, known: tuple[str | None, ...], where: Path) -> str | None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.text.reading import (
+    Documents,
     Notice,
     Paths,
     Texts,
@@ -31,7 +32,7 @@ from plainformer.text.reading import (
     total_bytes,
     word_pieces,
 )
-from plainformer.text.tokenizers import PIECES_AT_ONCE, Ids, Tokenizer, from_file_text
+from plainformer.text.tokenizers import Ids, Tokenizer, from_file_text
 
 END = "<|endoftext|>"
 ENDS = (END, "<|end_of_text|>", "<|im_end|>", "<|eot_id|>", "</s>")  # what others call it
@@ -41,16 +42,20 @@ MOST_WORKERS = 8
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Pieces of text that are encoded together; `ends`: whether a document ends after each.
+class Piece:
+    """Some text, and whether a document begins and ends with it.
 
     where, offset: for a refusal, the file and how many of its characters came before.
     """
 
-    pieces: tuple[str | bytes, ...]
-    ends: tuple[bool, ...] = ()
+    text: str | bytes
+    begins: bool = True
+    ends: bool = False
     where: str = "text"
     offset: int = 0
+
+
+Unit = tuple[Piece, ...]  # encoded together
 
 
 @dataclass(frozen=True)
@@ -76,24 +81,42 @@ def end_id(tokenizer: Tokenizer) -> int | None:
     return next((tokenizer.control[name] for name in ENDS if name in tokenizer.control), None)
 
 
+def check_end(documents: Documents, tokenizer: Tokenizer, hint: str = "use --documents joined") -> None:
+    """Refuses documents that are to end where the vocabulary has nothing to end them with."""
+    if documents in ("ended", "apart") and end_id(tokenizer) is None:
+        raise refuse("--documents", documents, "its tokenizer has no token that ends a document", hint)
+
+
 # --- units ------------------------------------------------------------------------------------------------------------
 
 
 def units(paths: Paths, tokenizer: Tokenizer, notice: Notice | None = None) -> Iterator[Unit]:
-    """The texts in the order of their files, cut so that each unit can be encoded by itself."""
+    """The texts in the order of their files, cut so that each unit can be encoded by itself: as many pieces as make
+    about a million characters, whatever files they are of."""
     texts = paths if isinstance(paths, Texts) else Texts(as_paths(paths))
-    if texts.documents != "joined":
-        yield from gathered_units(documents(texts, tokenizer, notice))
-    elif is_words(tokenizer):
-        pieces = word_pieces(read_text(texts, notice))
-        while some := tuple(islice(pieces, PIECES_AT_ONCE)):
-            yield Unit(some)
-    else:
-        for path in texts.files:
-            offset = 0
-            for block in blocks_of(path, texts, tokenizer, notice):
-                yield Unit((block,), (), str(path), offset)
-                offset += len(block)
+    pieces_of = joined if texts.documents == "joined" else documents
+    some, size = list[Piece](), 0
+    for piece in pieces_of(texts, tokenizer, notice):
+        if some and size + len(piece.text) > UNIT_CHARACTERS:
+            yield tuple(some)
+            some, size = [], 0
+        some.append(piece)
+        size += len(piece.text)
+    if some:
+        yield tuple(some)
+
+
+def joined(texts: Texts, tokenizer: Tokenizer, notice: Notice | None) -> Iterator[Piece]:
+    """All files as one text: cut between words, or as they are read where any place will do."""
+    if is_words(tokenizer):
+        for n, text in enumerate(word_pieces(read_text(texts, notice))):
+            yield Piece(text, begins=n == 0)
+        return
+    for path in texts.files:
+        offset = 0
+        for block in blocks_of(path, texts, tokenizer, notice):
+            yield Piece(block, where=str(path), offset=offset)
+            offset += len(block)
 
 
 def is_words(tokenizer: Tokenizer) -> bool:
@@ -109,8 +132,8 @@ def blocks_of(path: Path, texts: Texts, tokenizer: Tokenizer, notice: Notice | N
         yield from read_text(Texts((path,), texts.field), notice)
 
 
-def documents(texts: Texts, tokenizer: Tokenizer, notice: Notice | None) -> Iterator[tuple[str | bytes, bool, str]]:
-    """Each document in pieces: (piece, whether the document ends after it, its file); none without text."""
+def documents(texts: Texts, tokenizer: Tokenizer, notice: Notice | None) -> Iterator[Piece]:
+    """Each document in pieces; none without text."""
     for path in texts.files:
         if is_rows(path):
             found: Iterable[Iterable[str | bytes]] = ([text] for text in read_documents(path, texts.field) if text)
@@ -118,27 +141,14 @@ def documents(texts: Texts, tokenizer: Tokenizer, notice: Notice | None) -> Iter
             found = [blocks_of(path, texts, tokenizer, notice)]
         for blocks in found:
             pieces = word_pieces(b for b in blocks if isinstance(b, str)) if is_words(tokenizer) else iter(blocks)
-            last: str | bytes | None = None
-            for piece in pieces:
+            last: Piece | None = None
+            for text in pieces:
                 if last is not None:
-                    yield last, False, str(path)
-                last = piece
+                    yield last
+                offset = 0 if last is None else last.offset + len(last.text)
+                last = Piece(text, last is None, False, str(path), offset)
             if last is not None:
-                yield last, True, str(path)
-
-
-def gathered_units(pieces: Iterable[tuple[str | bytes, bool, str]]) -> Iterator[Unit]:
-    """Small documents together, as many as make a unit."""
-    some: list[tuple[str | bytes, bool]] = []
-    size, of = 0, ""
-    for piece, ends, where in pieces:
-        if some and (size + len(piece) > UNIT_CHARACTERS or where != of):
-            yield Unit(tuple(p for p, _ in some), tuple(e for _, e in some), of)
-            some, size = [], 0
-        some.append((piece, ends))
-        size, of = size + len(piece), where
-    if some:
-        yield Unit(tuple(p for p, _ in some), tuple(e for _, e in some), of)
+                yield replace(last, ends=True)
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
@@ -146,16 +156,17 @@ def gathered_units(pieces: Iterable[tuple[str | bytes, bool, str]]) -> Iterator[
 
 def encode_unit(tokenizer: Tokenizer, unit: Unit) -> tuple[Ids, int]:
     """(ids_N, bytes of text that they stand for)."""
-    n_bytes = sum(len(piece) if isinstance(piece, bytes) else len(piece.encode()) for piece in unit.pieces)
-    if not any(unit.ends) and is_words(tokenizer):
-        return tokenizer.encode_pieces(piece for piece in unit.pieces if isinstance(piece, str)), n_bytes
+    n_bytes = sum(len(p.text) if isinstance(p.text, bytes) else len(p.text.encode()) for p in unit)
+    if is_words(tokenizer) and not any(piece.ends for piece in unit):
+        words = (piece.text for piece in unit if isinstance(piece.text, str))
+        return tokenizer.encode_pieces(words, unit[0].begins), n_bytes
     end, made = end_id(tokenizer), list[Ids]()
-    for i, piece in enumerate(unit.pieces):
-        if isinstance(piece, bytes):
-            made.append(np.frombuffer(piece, np.uint8).astype(np.int32))
+    for piece in unit:
+        if isinstance(piece.text, bytes):
+            made.append(np.frombuffer(piece.text, np.uint8).astype(np.int32))
         else:
-            made.append(tokenizer.encode(piece, unit.where, unit.offset))
-        if unit.ends and unit.ends[i] and end is not None:
+            made.append(tokenizer.encode(piece.text, piece.where, piece.offset, piece.begins))
+        if piece.ends and end is not None:
             made.append(np.array([end], np.int32))
     return (made[0] if len(made) == 1 else np.concatenate(made)), n_bytes
 

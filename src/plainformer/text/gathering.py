@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from plainformer.faults import refuse
@@ -16,7 +17,8 @@ PLAIN = (".txt", ".text", ".md", ".rst", ".tex", ".csv", ".html", ".py")
 def gathered(words: Sequence[str | Path], field: str | None = None, documents: Documents | None = None) -> Texts:
     """The files that the words name, in their order; those of a folder or a pattern by name.
 
-    A folder stands for the files of text under it, hidden ones left out. documents: None: "pairs" where the first row
+    A folder stands for the files of text under it, hidden ones left out. What a run below it keeps is no text, nor is
+    it for a pattern that reaches into the run from outside. documents: None: "pairs" where the first row
     of a .jsonl has a prompt and a completion and not the field, "ended" where there is a .jsonl, else "joined".
     """
     files: list[Path] = []
@@ -25,7 +27,9 @@ def gathered(words: Sequence[str | Path], field: str | None = None, documents: D
         if os.path.isdir(path):
             files += of_folder(path)
         elif not os.path.exists(path) and glob.has_magic(str(word)):
-            found = sorted(Path(name) for name in glob.glob(str(word), recursive=True) if os.path.isfile(name))
+            named = (Path(name) for name in glob.glob(str(word), recursive=True) if os.path.isfile(name))
+            outside = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
+            found = sorted(outside_runs(named, outside))
             if not found:
                 raise refuse("TEXT", str(word), "no file has such a name")
             files += found
@@ -51,7 +55,7 @@ def of_folder(folder: Path) -> list[Path]:
         return name.suffix in (*PLAIN, *ROWS) and not hidden and path.is_file()
 
     try:
-        found = sorted(path for path in folder.rglob("*") if is_text(path))
+        found = sorted(outside_runs((path for path in folder.rglob("*") if is_text(path)), folder))
     except OSError as error:
         raise unreadable(folder, error) from None
     if not found:
@@ -60,6 +64,14 @@ def of_folder(folder: Path) -> list[Path]:
             "TEXT", str(folder), f"no text in this folder ({known}, and these as .gz or .zst)", "name the files"
         )
     return found
+
+
+def outside_runs(files: Iterable[Path], folder: Path) -> list[Path]:
+    """The files under a folder that no run below it keeps: its metrics.jsonl and sample.txt change while it trains."""
+    found = list(files)
+    below = {up for file in found for up in file.parents if folder in up.parents}
+    runs = {up for up in below if (up / "run.json").is_file() and (up / "checkpoints").is_dir()}
+    return [file for file in found if runs.isdisjoint(file.parents)]
 
 
 def has_pairs(path: Path, field: str | None) -> bool:

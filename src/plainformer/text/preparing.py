@@ -11,6 +11,7 @@ import json
 import shutil
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plainformer.faults import refuse
-from plainformer.text.encoding import encoded, with_end
+from plainformer.text.encoding import UNIT_CHARACTERS, check_end, encoded, with_end
 from plainformer.text.files import written_beside
 from plainformer.text.reading import Notice, Texts, total_bytes, unreadable
 from plainformer.text.tokenizers import Tokenizer
@@ -44,30 +45,44 @@ def prepare(
     progress: Progress | None = None,
     workers: int | None = None,
     given: Tokenizer | None = None,
+    lock: Callable[[Path], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> tuple[TokenFile, bool]:
     """Fill a folder with the tokens of the texts; (the file, whether anything was left to do).
 
     kind: of the tokenizer to be made, where none is `given`. Killed, it goes on after the last whole part, with the
     tokenizer that it had made: the text is read again up to there, and not encoded again. Refused: a folder that holds
-    something else, or the parts of other files.
+    something else, or the parts of other files; documents that `given` cannot end. lock: keeps others from the folder
+    meanwhile.
     """
     if texts.documents == "pairs":
         raise refuse("TEXT", str(texts.files[0]), "rows of prompts are no one text", "train on them as they are")
+    if given is not None:
+        check_end(texts.documents, given)
     plan = plan_of(texts, kind if given is None else given.sha256)
+    parts, new = out / PARTS, False
     if is_prepared(out):
-        if facts_of(out)["plan"] != plan:
-            raise refuse("--out", str(out), "holds the tokens of another text", "name a new folder")
-        return TokenFile.open(out / TOKENS, Tokenizer.load(out / TOKENIZER)), False
-    parts = out / PARTS
-    if out.exists() and not parts.is_dir() and any(out.iterdir()):
+        there(out, plan)
+    elif out.exists() and not parts.is_dir() and any(out.iterdir()):
         raise refuse("--out", str(out), "is there and holds something else", "name a new folder")
-    tokenizer = begun(parts, plan, lambda: given or tokenizer_for(texts, kind, notice))
-    fill(parts, texts, tokenizer, notice, progress, workers)
-    made = write_ids(ids_in(parts, tokenizer), tokenizer, out / TOKENS, texts)
-    tokenizer.save(out / TOKENIZER)
-    dump(out / FACTS, {"version": 1, "plan": plan, "tokens": made.n_tokens, "bytes": made.n_bytes})
-    shutil.rmtree(parts)
-    return made, True
+    else:
+        begin(parts, plan, lambda: given or tokenizer_for(texts, kind, notice))
+    if parts.is_dir():  # also where a process was killed while it took them away
+        with lock(out):
+            if new := not is_prepared(out):
+                tokenizer = Tokenizer.load(parts / TOKENIZER)
+                fill(parts, texts, tokenizer, notice, progress, workers)
+                made = write_ids(ids_in(parts, tokenizer), tokenizer, out / TOKENS, texts)
+                tokenizer.save(out / TOKENIZER)
+                dump(out / FACTS, {"version": 1, "plan": plan, "tokens": made.n_tokens, "bytes": made.n_bytes})
+            shutil.rmtree(parts)
+    return there(out, plan), new
+
+
+def there(out: Path, plan: dict[str, Any]) -> TokenFile:
+    """The tokens of a folder that is whole. Refused where they are of another text."""
+    if facts_of(out)["plan"] != plan:
+        raise refuse("--out", str(out), "holds the tokens of another text", "name a new folder")
+    return TokenFile.open(out / TOKENS, Tokenizer.load(out / TOKENIZER))
 
 
 def tokenizer_for(texts: Texts, kind: str, notice: Notice | None) -> Tokenizer:
@@ -86,21 +101,21 @@ def plan_of(texts: Texts, tokenizer: str) -> dict[str, Any]:
     return {"files": files, **said, "units_a_part": UNITS_A_PART}
 
 
-def begun(parts: Path, plan: dict[str, Any], make: Callable[[], Tokenizer]) -> Tokenizer:
-    """The tokenizer of the parts that are there, or of those that are now begun."""
+def begin(parts: Path, plan: dict[str, Any], make: Callable[[], Tokenizer]) -> None:
+    """See that there are parts, with their tokenizer: those that were begun, or new ones."""
+    begins = plan | {"characters_a_unit": UNIT_CHARACTERS}  # of the tokens themselves no such thing is asked
     if (parts / FACTS).is_file():
-        if json.loads((parts / FACTS).read_text(encoding="utf-8")) != plan:
+        if json.loads((parts / FACTS).read_text(encoding="utf-8")) != begins:
             rule = "holds the beginning of another text, or the files have changed since"
             raise refuse("--out", str(parts.parent), rule, "remove it, or name a new folder")
-        return Tokenizer.load(parts / TOKENIZER)
+        return
     tokenizer = make()
     try:
         parts.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unreadable(parts, error) from None
     tokenizer.save(parts / TOKENIZER)
-    dump(parts / FACTS, plan)  # last: with it, the tokenizer is there
-    return tokenizer
+    dump(parts / FACTS, begins)  # last: with it, the tokenizer is there
 
 
 def fill(

@@ -157,13 +157,19 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def field_of(path: Path, n_line: int, row: dict[str, Any], name: str) -> str:
-    """The text in a row's field; refused by file and line where there is none."""
+    """The text in a row's field; refused by file and line where there is none, or half of a surrogate pair in it."""
     text = row.get(name)
     if not isinstance(text, str):
         known = ", ".join(sorted(map(str, row))) or "none"
         raise refuse(
             f"{path}: line {n_line}: {name}", text, "must be a text", f"its fields: {known}; --field says which"
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can say half of a surrogate pair, UTF-8 cannot
+        half = text[error.start]
+        rule = f"character {error.start} (U+{ord(half):04X}) has no UTF-8 form"
+        raise refuse(f"{path}: line {n_line}: {name}", half, rule, "take out what is not text") from None
     return text
 
 

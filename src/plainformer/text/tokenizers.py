@@ -51,6 +51,7 @@ Ids = npt.NDArray[np.int32]
 _BLOCK_CHARACTERS = 1 << 18
 MOST_IDS = 1 << 22  # larger ones are no vocabulary's, and each has a place in `pieces`
 PIECES_AT_ONCE = 16  # the library takes some 150 bytes a token while it works
+LETTER = "a"  # stands before what goes on inside a text, where a publisher puts a space before every text
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +89,8 @@ class Tokenizer:
         """What an empty prompt starts from: the newline if the vocabulary has one, else the space, else token 0."""
         return next((self.pieces.index(start) for start in (b"\n", b" ") if start in self.pieces), 0)
 
-    def encode(self, text: str, where: str = "text", offset: int = 0) -> Ids:
-        """The ids_T of `text`, int32.
+    def encode(self, text: str, where: str = "text", offset: int = 0, begins: bool = True) -> Ids:
+        """The ids_T of `text`, int32. begins: whether a text begins here; else it goes on, as in `encode_pieces`.
 
         Refused, by the name `where`: a character that the vocabulary does not hold ("characters" kind), with its place
         counted in characters from `offset`, and half of a surrogate pair, which UTF-8 cannot say (the other kinds).
@@ -108,13 +109,12 @@ class Tokenizer:
         if self.kind == "bytes":
             return np.frombuffer(raw, np.uint8).astype(np.int32)
         if self.kind == "published":
-            with of_the_library("tokenizer.json"):
-                return np.array(self._library.encode(text, add_special_tokens=False).ids, np.int32)
+            return self._encode_words([text], begins)[0]
         if self._missing and (found := self._missing & set(raw)):
             first = next(i for i, letter in enumerate(text) if set(letter.encode()) & found)
             rule = f"character {offset + first} (U+{ord(text[first]):04X}) has bytes that this vocabulary lacks"
             raise refuse(where, text[first], rule, f"it holds {256 - len(self._missing)} of the 256 byte values")
-        return self.encode_pieces(word_pieces([text]))
+        return self.encode_pieces(word_pieces([text]), begins)
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -139,15 +139,15 @@ class Tokenizer:
 
         return chat(self, messages, answer=answer, **told)
 
-    def encode_pieces(self, pieces: Iterable[str]) -> Ids:
-        """The ids_T of the pieces' text, each piece encoded by itself."""
-        if self.kind != "bpe":
+    def encode_pieces(self, pieces: Iterable[str], begins: bool = True) -> Ids:
+        """The ids_T of the pieces' text, cut between words. begins: whether a text begins with the first piece: some
+        publishers put a space before a text, and none belongs before a piece that goes on."""
+        if self.kind in ("characters", "bytes"):
             return self.encode("".join(pieces))
         left, encoded = iter(pieces), [np.zeros(0, np.int32)]
         while some := list(islice(left, PIECES_AT_ONCE)):
-            with of_the_library("tokenizer.json"):
-                found = self._library.encode_batch_fast(some, add_special_tokens=False)
-            encoded += [np.array(encoding.ids, np.int32) for encoding in found]
+            encoded += self._encode_words(some if self.kind == "bpe" else ["".join(some)], begins)
+            begins = False
         return np.concatenate(encoded)
 
     def decode_bytes(self, ids: Iterable[int] | npt.ArrayLike) -> bytes:
@@ -176,9 +176,10 @@ class Tokenizer:
         return Decoder(self)
 
     def save(self, path: str | Path) -> None:
-        """Write tokenizer.json, beside and then renamed into place."""
+        """Write tokenizer.json, beside and then renamed into place; with it what a published folder said besides."""
         with written_beside(Path(path)) as file:
             file.write(self.file.encode())
+        beside.keep(Path(path).parent, self.named, self.chat_template)
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
@@ -237,6 +238,30 @@ class Tokenizer:
                 "take it out, or train on text that has it or with --tokenizer bytes",
             )
         return ids_T
+
+    def _encode_words(self, texts: Sequence[str], begins: bool) -> list[Ids]:
+        """The ids_T of each text. Those that go on are encoded after a letter, whose ids are then taken away: a space
+        put before them would not be theirs. One that merges with the letter stands alone."""
+        before, first = self._before, int(begins) if self._before else len(texts)
+        found = self._ids_of([*texts[:first], *(LETTER + text for text in texts[first:])])
+        for i, ids in enumerate(found[first:], start=first):
+            alone = ids[: len(before)].tolist() != before
+            found[i] = self._ids_of(texts[i : i + 1])[0] if alone else ids[len(before) :]
+        return found
+
+    def _ids_of(self, texts: Sequence[str]) -> list[Ids]:
+        with of_the_library("tokenizer.json"):
+            if self.kind == "bpe":
+                found = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
+            else:
+                found = [self._library.encode(text, add_special_tokens=False) for text in texts]
+        return [np.array(encoding.ids, np.int32) for encoding in found]
+
+    @cached_property
+    def _before(self) -> list[int]:
+        """The ids of the letter that stands before what goes on; none where no space is put before a text."""
+        spaced = '"add_prefix_space": true' in json.dumps(json.loads(self.file)["pre_tokenizer"])
+        return self._ids_of([LETTER])[0].tolist() if spaced or self.kind == "published" else []
 
     @cached_property
     def _missing(self) -> set[int]:

@@ -17,11 +17,13 @@ import torch
 from torch import nn
 
 from plainformer.faults import refuse
-from plainformer.model import Transformer, cross_entropy
+from plainformer.model import Transformer
 from plainformer.text import eval_blocks
 from plainformer.text.batches import apart
 from plainformer.text.pairs import Pairs, pair_passes
+from plainformer.training.decisions import loss_rows
 from plainformer.training.lanes import side_by_side
+from plainformer.training.loss import Targets
 from plainformer.training.processes import ALONE, Processes, Scores
 
 AT_ONCE, TIMES_ON_GPU = 2048, 8  # positions a pass: what is between its products stays near the processor
@@ -159,9 +161,8 @@ def scored(
     n_tokens: int,
     device: torch.device | str = "cpu",
 ) -> float:
-    """Nats of the targets from place `first` on, summed in float64."""
-    logits_BTV, _ = scores(torch.from_numpy(x_BS).to(device), first)
-    logits_BTV = logits_BTV[..., :n_tokens]
-    exact_BTV = logits_BTV if logits_BTV.dtype == torch.float64 else logits_BTV.float()
+    """Nats of the targets from place `first` on, summed in float64, of as many at once as a step's loss has."""
     targets_BT = torch.from_numpy(y_BS[:, first:]).to(device)
-    return cross_entropy(exact_BTV, targets_BT).double().sum().item()
+    targets = Targets(targets_BT, n_tokens, loss_rows(targets_BT.numel(), n_tokens))
+    nats, _ = scores(torch.from_numpy(x_BS).to(device), first, False, targets)
+    return float(nats.item())

@@ -31,7 +31,10 @@ class Targets:
 
 
 def nats(model: Transformer, x_MTD: Tensor, targets: Targets) -> Tensor:
-    """The loss of all targets, summed. In pieces it is the same within rounding, and its gradients too."""
+    """The loss of all targets, summed. In pieces it is the same within rounding, and its gradients too. Where nothing
+    learns from it, it is summed in float64."""
+    if not torch.is_grad_enabled():
+        return read(model, x_MTD, targets)
     if not targets.at_once or targets.at_once >= targets.ids_MT.numel():
         return scored(model, x_MTD, targets.ids_MT, targets.n_tokens)
     weights = [*model.head.parameters(), *([model.embedding.weight] if model.head.part.tied else [])]
@@ -43,10 +46,26 @@ def nats(model: Transformer, x_MTD: Tensor, targets: Targets) -> Tensor:
     return cast(Tensor, apply(some, targets.at_once, x_MTD.flatten(0, 1), targets.ids_MT.flatten(), *weights))
 
 
+def read(model: Transformer, x_MTD: Tensor, targets: Targets) -> Tensor:
+    """The loss that an evaluation asks for: a piece's logits are gone before the next one's are made."""
+    if not targets.at_once or targets.at_once >= targets.ids_MT.numel():
+        return each(model, x_MTD, targets.ids_MT, targets.n_tokens).double().sum()
+    pieces = zip(
+        x_MTD.flatten(0, 1).split(targets.at_once), targets.ids_MT.flatten().split(targets.at_once), strict=True
+    )
+    sums = [each(model, x_CD[None], ids_C[None], targets.n_tokens).double().sum() for x_CD, ids_C in pieces]
+    return torch.stack(sums).sum()
+
+
 def scored(model: Transformer, x_MTD: Tensor, ids_MT: Tensor, n_tokens: int) -> Tensor:
+    return each(model, x_MTD, ids_MT, n_tokens).sum()
+
+
+def each(model: Transformer, x_MTD: Tensor, ids_MT: Tensor, n_tokens: int) -> Tensor:
+    """nats_MT, in float32 at least."""
     logits_MTV = model.logits(x_MTD)[..., :n_tokens]
-    exact_MTV = logits_MTV.float() if logits_MTV.dtype == torch.bfloat16 else logits_MTV
-    return cross_entropy(exact_MTV, ids_MT).sum()
+    exact_MTV = logits_MTV if logits_MTV.dtype == torch.float64 else logits_MTV.float()
+    return cross_entropy(exact_MTV, ids_MT)
 
 
 class Pieces(torch.autograd.Function):

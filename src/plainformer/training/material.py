@@ -14,7 +14,7 @@ from typing import Any
 
 from plainformer.faults import refuse
 from plainformer.text import TokenFile, Tokenizer, read_bytes, split, write_tokens
-from plainformer.text.encoding import end_id
+from plainformer.text.encoding import check_end, end_id
 from plainformer.text.gathering import gathered
 from plainformer.text.pairs import Pairs, open_pairs, write_pairs
 from plainformer.text.preparing import TOKENS as PREPARED
@@ -59,10 +59,8 @@ def taken_in(words: Words, asked: Asked, folder: Path, given: Tokenizer | None =
     if (size := total_bytes(texts)) > LONG_BYTES and given is None:
         tell(f"reading {size:,} bytes for a tokenizer")
     tokenizer = given or tokenizer_for(texts, asked.get("tokenizer", TOKENIZER), tell)
-    if texts.documents != "joined" and end_id(tokenizer) is None:
-        if texts.documents != "pairs":
-            rule = "its tokenizer has no token that ends a document"
-            raise refuse("--documents", texts.documents, rule, "use --documents joined")
+    check_end(texts.documents, tokenizer)
+    if texts.documents == "pairs" and end_id(tokenizer) is None:
         tell("the tokenizer has no end token: completions end without one")
     tokenizer.save(folder / "tokenizer.json")
     tokens = folder / TOKENS
@@ -85,6 +83,7 @@ def prepared(source: Path, asked: Asked, folder: Path, given: Tokenizer | None, 
     tokenizer, plan = Tokenizer.load(source), facts_of(source)["plan"]
     if given is not None and given.sha256 != tokenizer.sha256:
         raise refuse("TEXT", str(source), "was made by another tokenizer than the model's", "tokenize it with --from")
+    check_end(plan["documents"], tokenizer, "tokenize it again with --documents joined")
     made = TokenFile.open(source / PREPARED, tokenizer)
     with suppress(OSError):
         os.link(source / PREPARED, folder / TOKENS)
