@@ -337,22 +337,32 @@ def test_parts_that_a_killed_process_left_beside_whole_tokens_go(tmp_path: Path)
     assert (tmp_path / "out" / "tokens.bin").read_bytes() == before
 
 
+@pytest.mark.parametrize("moment", ["tokenizer_for", "fill"])
 def test_two_do_not_make_the_same_tokens_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused, moment: str
 ) -> None:
     out, command = tmp_path / "out", ("tokenize", write_text(tmp_path), "--out", tmp_path / "out")
     with monkeypatch.context() as patch:
-        real = preparing.fill
+        real = getattr(preparing, moment)
 
-        def fill(*given: Any) -> None:
+        def busy(*given: Any) -> Any:
             patch.undo()
             assert "another process is at work in it" in refused(*command)
-            real(*given)
+            return real(*given)
 
-        patch.setattr(preparing, "fill", fill)
+        patch.setattr(preparing, moment, busy)
         assert main([str(word) for word in command]) == 0
     assert is_prepared(out)
     assert not (out / ".parts").exists()
+
+
+def test_a_tokenizer_that_cannot_be_made_leaves_no_folder(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "half.jsonl").write_text('{"text": "a \\ud83d b"}\n', encoding="utf-8")
+    assert "half.jsonl" in refused("tokenize", tmp_path / "half.jsonl", "--out", tmp_path / "deep" / "out")
+    assert not (tmp_path / "deep").exists()
+    (tmp_path / "mine").mkdir()
+    assert "half.jsonl" in refused("tokenize", tmp_path / "half.jsonl", "--out", tmp_path / "mine")
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
 def test_a_run_of_tokens_is_the_run_of_their_text(tmp_path: Path, refused: Refused) -> None:

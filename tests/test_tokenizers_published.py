@@ -10,6 +10,7 @@ import random
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,27 @@ def test_what_is_saved_is_read_again_and_a_publishers_own_settings_stay(tmp_path
         assert (again.named, again.chat_template) == ({"eos_token": "</s>"}, "{{ eos_token }}")
         assert again.sha256 == mine.sha256
     assert settings.read_bytes() == said
+
+
+def test_what_is_saved_over_another_is_all_that_is_read(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(model_file(*FORMS["llama"]))
+    plain = Tokenizer.load(tmp_path)
+    one, two = (replace(plain, named={}, chat_template=said) for said in ("{{ 1 }}", "{{ 2 }}"))
+    for tokenizer in (one, two, plain):
+        tokenizer.save(tmp_path / "tokenizer.json")
+        assert Tokenizer.load(tmp_path / "tokenizer.json").chat_template == tokenizer.chat_template
+    one.save(tmp_path / "one.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "tokenizer.json", "tokenizer.model"]
+
+
+def test_a_file_that_says_nothing_of_its_pre_tokenizer_is_read(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(model_file(*FORMS["llama"]))
+    content = json.loads(Tokenizer.load(tmp_path).file)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"pre_tokenizer": None}), encoding="utf-8")
+    ids = Tokenizer.load(tmp_path / "tokenizer.json").encode("the cat").tolist()
+    del content["pre_tokenizer"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").encode("the cat").tolist() == ids
 
 
 def test_damaged_models_are_refused_by_name(tmp_path: Path) -> None:

@@ -390,6 +390,9 @@ def test_the_room_of_a_process_is_a_gpu_s_or_its_part_of_the_machine(monkeypatch
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=80 * GB))
     assert decisions.room_there() == 80 * GB
     assert decisions.where_there() == "this GPU"
+    monkeypatch.setattr(decisions, "fastest_dtype", lambda: "bfloat16")
+    assert "at least 96.4 GB are needed beside the GPU" in needing(LLAMA_8B, 200 * GB)
+    assert needing(LLAMA_8B, 200 * GB, Processes(world=8, shard=True)) == ""
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

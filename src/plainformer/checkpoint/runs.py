@@ -1,6 +1,7 @@
 """Run folders: what a training run keeps, and the model in it.
 
     RUN/  run.json  spec.json  tokenizer.json  tokens.bin  metrics.jsonl  loss.svg  sample.txt
+          tokenizer_config.json where a publisher's tokenizer has a chat template, or names for its control tokens
           checkpoints/step-N/  model.safetensors  optimizer.safetensors  state.json  sums
 
 `sums` holds the SHA-256 of the others, as sha256sum writes them; a step without it, or that differs from it, is not
@@ -123,7 +124,7 @@ def save_step(
     state: Mapping[str, object],
     kept: int = KEPT,
 ) -> Path:
-    """Write RUN/checkpoints/step-N, then remove all but the `kept` newest that are whole.
+    """Write RUN/checkpoints/step-N, then remove all that is newer, and all but the `kept` newest.
 
     It has its name only once it is whole and on the disk; a full disk or an interrupt leaves those before it as they
     were, and nothing else. A whole step with this number is left alone: the same step is the same bytes.
@@ -140,12 +141,11 @@ def save_step(
 
 
 def forget(run: Path, written: Path, kept: int = KEPT) -> None:
-    """Remove all steps but the `kept` newest that are whole. written: the one that has just been, and so is."""
-    n_whole = 0
-    for step in steps_in(run):
-        if n_whole < kept and (step == written or damage(step) is None):
-            n_whole += 1
-            continue
+    """Remove all steps but the one that was just written and those before it, `kept` in all: what is newer was passed
+    over as damaged, or the run would not stand here."""
+    steps = steps_in(run)
+    at = steps.index(written)
+    for step in [*steps[:at], *steps[at + kept :]]:
         try:
             remove(step)
         except OSError as error:

@@ -44,14 +44,18 @@ def chat_template(folder: Path) -> str | None:
     return said if isinstance(said, str) else None
 
 
-def keep(folder: Path, named: Mapping[str, str], template: str | None) -> None:
-    """Write what `named_tokens` and `chat_template` have read, where there is any. A publisher's own file, which says
-    more, stays."""
-    path = folder / "tokenizer_config.json"
+def keep(saved: Path, named: Mapping[str, str], template: str | None) -> None:
+    """Write beside a tokenizer.json what `named_tokens` and `chat_template` have read, where there is any, in the place
+    of another one's. A publisher's own file, which says more, stays."""
+    path = saved.parent / "tokenizer_config.json"
+    if saved.name != "tokenizer.json" or not beside(path.parent, path.name).keys() <= {*NAMED, "chat_template"}:
+        return
     said = dict(named) | ({} if template is None else {"chat_template": template})
-    if said and not path.exists():
+    if said:
         with written_beside(path) as file:
             file.write(json.dumps(said, ensure_ascii=False, indent=1).encode() + b"\n")
+    else:
+        path.unlink(missing_ok=True)
 
 
 def class_of(folder: Path, known: tuple[str | None, ...], where: Path) -> str | None:

@@ -1,6 +1,7 @@
 """A text made into tokens once, to be trained on many times: in parts that a killed process does not lose.
 
     DIR/  tokenizer.json  tokens.bin  tokens.json     .parts/ while it is being made
+          tokenizer_config.json where a publisher's tokenizer has a chat template, or names for its control tokens
 
 Shapes: N tokens of a part.
 """
@@ -11,7 +12,7 @@ import json
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def prepare(
     kind: of the tokenizer to be made, where none is `given`. Killed, it goes on after the last whole part, with the
     tokenizer that it had made: the text is read again up to there, and not encoded again. Refused: a folder that holds
     something else, or the parts of other files; documents that `given` cannot end. lock: keeps others from the folder
-    meanwhile.
+    meanwhile, also while the tokenizer is made.
     """
     if texts.documents == "pairs":
         raise refuse("TEXT", str(texts.files[0]), "rows of prompts are no one text", "train on them as they are")
@@ -64,18 +65,33 @@ def prepare(
         there(out, plan)
     elif out.exists() and not parts.is_dir() and any(out.iterdir()):
         raise refuse("--out", str(out), "is there and holds something else", "name a new folder")
-    else:
-        begin(parts, plan, lambda: given or tokenizer_for(texts, kind, notice))
-    if parts.is_dir():  # also where a process was killed while it took them away
-        with lock(out):
+    if parts.is_dir() or not is_prepared(out):  # the first also where a process was killed while it took them away
+        with folder(out), lock(out):
             if new := not is_prepared(out):
+                begin(parts, plan, lambda: given or tokenizer_for(texts, kind, notice))
                 tokenizer = Tokenizer.load(parts / TOKENIZER)
                 fill(parts, texts, tokenizer, notice, progress, workers)
                 made = write_ids(ids_in(parts, tokenizer), tokenizer, out / TOKENS, texts)
                 tokenizer.save(out / TOKENIZER)
                 dump(out / FACTS, {"version": 1, "plan": plan, "tokens": made.n_tokens, "bytes": made.n_bytes})
-            shutil.rmtree(parts)
+            if parts.is_dir():
+                shutil.rmtree(parts)
     return there(out, plan), new
+
+
+@contextmanager
+def folder(path: Path) -> Iterator[None]:
+    """A folder that is made, and taken away again, its parents too, where nothing has come into it."""
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise unreadable(path, error) from None
+    finally:
+        with suppress(OSError):
+            for one in made:
+                one.rmdir()
 
 
 def there(out: Path, plan: dict[str, Any]) -> TokenFile:
@@ -106,14 +122,11 @@ def begin(parts: Path, plan: dict[str, Any], make: Callable[[], Tokenizer]) -> N
     begins = plan | {"characters_a_unit": UNIT_CHARACTERS}  # of the tokens themselves no such thing is asked
     if (parts / FACTS).is_file():
         if json.loads((parts / FACTS).read_text(encoding="utf-8")) != begins:
-            rule = "holds the beginning of another text, or the files have changed since"
+            rule = "holds the beginning of another text or of another version, or the files have changed since"
             raise refuse("--out", str(parts.parent), rule, "remove it, or name a new folder")
         return
     tokenizer = make()
-    try:
-        parts.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unreadable(parts, error) from None
+    parts.mkdir(exist_ok=True)
     tokenizer.save(parts / TOKENIZER)
     dump(parts / FACTS, begins)  # last: with it, the tokenizer is there
 

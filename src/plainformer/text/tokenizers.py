@@ -176,10 +176,10 @@ class Tokenizer:
         return Decoder(self)
 
     def save(self, path: str | Path) -> None:
-        """Write tokenizer.json, beside and then renamed into place; with it what a published folder said besides."""
+        """Write it, beside and then renamed into place; with a tokenizer.json what a published folder said besides."""
         with written_beside(Path(path)) as file:
             file.write(self.file.encode())
-        beside.keep(Path(path).parent, self.named, self.chat_template)
+        beside.keep(Path(path), self.named, self.chat_template)
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
@@ -260,7 +260,7 @@ class Tokenizer:
     @cached_property
     def _before(self) -> list[int]:
         """The ids of the letter that stands before what goes on; none where no space is put before a text."""
-        spaced = '"add_prefix_space": true' in json.dumps(json.loads(self.file)["pre_tokenizer"])
+        spaced = '"add_prefix_space": true' in json.dumps(json.loads(self.file).get("pre_tokenizer"))
         return self._ids_of([LETTER])[0].tolist() if spaced or self.kind == "published" else []
 
     @cached_property

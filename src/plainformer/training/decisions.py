@@ -223,6 +223,11 @@ def check_memory(spec: Spec, settings: Settings, memory: int | None = None, proc
         hint = "begin from a smaller one" if name == "--from" else "make it smaller"
         tuned = name == "--from" and settings.trained == "all"
         raise refuse(name, value, rule, hint + (", or train adapters alone: --lora R" if tuned else ""))
+    host = installed_memory() if torch.cuda.is_available() else None  # weights are made there, and copied to be saved
+    copied = 4 * n_parameters + (0 if processes.shard else 4 * averages * n_trained)
+    if host is not None and copied > host:
+        rule = f"at least {short(copied, 'B')} are needed beside the GPU and this machine has {short(host, 'B')}"
+        raise refuse(sizes, f"{n_parameters:,} parameters", rule)
 
 
 def room_there() -> int | None:

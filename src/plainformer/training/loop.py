@@ -186,7 +186,9 @@ def advance(
     run.stops = on_spike == "stop"
     with Progress(first, settings.steps, quiet) as progress:
         told = Told(journal, progress, stop, on_spike == "skip")
+        begun = time.monotonic()
         caught_up = catch_up(run, journal, stop, progress)
+        run.seconds += time.monotonic() - begun
         if processes.any(stop.asked):
             return Outcome("stopped", first, newest(run.folder), stop.asked or "another process")
         if first < settings.steps:
