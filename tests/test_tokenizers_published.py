@@ -8,12 +8,15 @@ import json
 import os
 import random
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from plainformer.faults import PlainformerError
@@ -531,6 +534,27 @@ def test_templates_that_refuse_fail_or_run_away_are_refusals(tmp_path: Path) -> 
         told = chatting(tmp_path / f"b{i}", template, tmp_path, {})
         assert "chat = " in refusal(lambda told=told: told.chat(MESSAGES))
     assert "no chat template" in refusal(lambda: train_tokenizer("bytes", tmp_path).chat(MESSAGES))
+
+
+def test_a_template_is_told_what_it_is_told_or_the_chat_is_refused(tmp_path: Path) -> None:
+    """Nothing becomes a text on the way: False of numpy's would be true then, and a number no key."""
+    shown = "{{ x + 1 }} {{ 'thinks' if think else 'answers' }} {{ both[1] }} {{ by.one }}"
+    tokenizer = chatting(tmp_path / "chat", shown, tmp_path, {})
+    told = {"x": np.int64(1), "think": np.bool_(False), "both": (1, 2), "by": MappingProxyType({"one": 3})}
+    assert tokenizer.decode(tokenizer.chat(MESSAGES, **told)) == "2 answers 2 3"
+    endless: list[Any] = []
+    endless.append(endless)
+    for x in ({1: 2}, {(1, 2): 2}, {"a": [b"b"]}, {1, 2}, Path("a"), np.zeros(2), print, endless):
+        assert "must be what JSON can hold" in refusal(lambda x=x: tokenizer.chat(MESSAGES, x=x))
+    assert "the key 7" in refusal(lambda: tokenizer.chat([{"role": "user", "content": "a", 7: "b"}]))
+
+
+def test_a_path_for_modules_that_is_no_text_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chats, "WRITERS", {})
+    monkeypatch.setattr(sys, "path", [tmp_path, *sys.path])
+    tokenizer = chatting(tmp_path / "chat", CHATML, tmp_path, {})
+    assert len(tokenizer.chat(MESSAGES)) > 0
+    chats.end_writer()
 
 
 def test_of_several_templates_the_default_counts_and_a_file_before_all(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answer:
 
     messages: [{"role": "user", "content": "..."}, ...]; answer: end where the model is to speak; told: what else a
     template asks for, by name. A marker such as <|im_end|> inside a content is encoded as its letters.
-    Raises PlainformerError: no template, jinja2 absent, what the template itself refuses or is not done with in time.
+    Raises PlainformerError: no template, jinja2 absent, what JSON cannot hold, what the template itself refuses or is
+    not done with in time.
     """
     text = written(tokenizer, messages, answer=answer, **told)
     if not tokenizer.control:
@@ -56,8 +57,13 @@ def written(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], *, answ
         raise refuse("chat", "jinja2", "needs the jinja2 package", "pip install 'plainformer[torch]'")
     safe = [apart(message, tokenizer.control) for message in messages]
     names = {"messages": safe, "add_generation_prompt": answer, "tools": None, "documents": None}
-    asked = {"template": tokenizer.chat_template, "names": names | dict(tokenizer.named) | told}
-    said = WRITERS.setdefault(os.getpid(), Writer()).ask(json.dumps(asked, default=str))
+    try:
+        said_to_it = in_json(names | dict(tokenizer.named) | told)
+        question = json.dumps({"template": tokenizer.chat_template, "names": said_to_it})
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "strings, numbers, True, False, None, lists of them, mappings by strings"
+        raise refuse("chat", str(error), "what a template is told must be what JSON can hold", hint) from None
+    said = WRITERS.setdefault(os.getpid(), Writer()).ask(question)
     if said is None:
         rule = f"the template takes more than {SECONDS:g} seconds or {MEMORY / 1e9:g} GB"
         raise refuse("chat", "no answer", rule)
@@ -113,8 +119,9 @@ def end_writer() -> None:
 def started() -> subprocess.Popen[bytes]:
     """A process for templates, which finds the same modules as this one."""
     script, limits = Path(__file__).with_name("chats_child.py"), (str(MEMORY), str(SECONDS))
+    path = [place for place in sys.path if isinstance(place, str)]  # an import passes over anything else too
     return subprocess.Popen(
-        [sys.executable, "-I", str(script), *limits, json.dumps(sys.path)],
+        [sys.executable, "-I", str(script), *limits, json.dumps(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -134,3 +141,21 @@ def apart(value: Any, markers: Mapping[str, int]) -> Any:
     if isinstance(value, Mapping):
         return {key: value if key == "role" else apart(value, markers) for key, value in value.items()}
     return [apart(one, markers) for one in value] if isinstance(value, list | tuple) else value
+
+
+def in_json(value: Any) -> Any:
+    """The same in what JSON gives back as it was: numpy's scalars as Python's, tuples as lists.
+
+    Raises TypeError: anything else, also keys that are no strings, which JSON would turn into them.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise TypeError(f"the key {wrong[0]!r}")
+        return {key: in_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_json(one) for one in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"{type(value).__name__} {value!r}")
