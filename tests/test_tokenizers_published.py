@@ -611,6 +611,37 @@ def test_a_template_has_a_process_that_ends_with_its_time_and_memory(
     writer.end()
 
 
+@pytest.mark.parametrize(
+    "python, says",
+    [
+        (None, "here is none for it"),
+        ("", "here is none for it"),
+        ("no/such/python", "here is none for it: No such file"),
+        ("frozen", "here is none for it"),
+        ("exit 3", "ended with status 3"),
+        ("kill -TERM $$", "ended with status -15"),
+        ("echo usage: app; exec sleep 60", "is no Python: it writes b'usage: app"),
+        ("exec sleep 60", "none in 0.75 seconds"),
+    ],
+)
+@pytest.mark.skipif(os.name != "posix", reason="its interpreters are scripts of a shell")
+def test_a_process_for_templates_that_does_not_begin_is_not_told_as_a_slow_template(
+    python: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = chatting(tmp_path / "chat", CHATML, tmp_path, {})
+    for name, value in {"WRITERS": {}, "START": 0.5, "SECONDS": 0.25}.items():
+        monkeypatch.setattr(chats, name, value)
+    if python == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    elif python and " " in python:
+        (tmp_path / "python").write_text(f"#!/bin/sh\n{python}\n")
+        (tmp_path / "python").chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    else:
+        monkeypatch.setattr(sys, "executable", python)
+    assert says in refusal(lambda: tokenizer.chat(MESSAGES))
+
+
 @pytest.mark.parametrize("token", [-1, 1 << 31, 1 << 40, 2.5, "7"])
 def test_an_id_that_is_none_is_refused_before_anything_is_made_of_it(token: object, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sat\n" * 20, encoding="utf-8")
