@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import plainformer as pf
 from plainformer.adapters import merge
 from plainformer.checkpoint.patterns import ends_with, readable
-from plainformer.checkpoint.peft import BEFORE, CONFIG, WEIGHTS, load_adapters, save_adapters
+from plainformer.checkpoint.peft import BEFORE, CONFIG, WEIGHTS, load_adapters, pattern_faults, patterned, save_adapters
 from plainformer.conventions import with_lora
 from plainformer.faults import PlainformerError
 from plainformer.model import Transformer
@@ -188,6 +188,7 @@ HOSTILE = {  # each takes Python's own matcher longer than anybody waits; and wh
     "alternatives that are alike": ({"(.|.)" * 40 + "Z": 2}, True),
     "many repeats": ({".*" * 1000 + "Z": 2}, True),
     "a name said back": ({r"(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\1Z": 2}, False),
+    "many repeats that are counted": ({".{0,999}" * 600 + "Z": 2}, True),
     "a pattern of a megabyte": ({"a?" * 500_000: 2}, False),
     "a name of a megabyte": ({"a" * 1_000_000: 2}, False),
     "many patterns": ({f".*.*{i}Z": 2 for i in range(100_000)}, False),
@@ -213,6 +214,7 @@ def test_a_hostile_pattern_of_names_is_refused_or_matched_within_two_seconds(whi
 def test_a_pattern_takes_the_names_that_python_s_own_matcher_takes() -> None:
     draw, n_taken = random.Random(0), 0
     signs = [*"ab.()|*+?^$[]-1", "\\.", r"\d", "[ab]", "[^a]", "(?:", ".*", "(a|b)", "[a-b.]"]
+    signs += ["{2}", "{1,2}", "{0,}", "{0,1}?", "{2,1}", r"[\d.]", r"[^\w-]", r"\S", r"\-"]
     for _ in range(10_000):
         pattern = "".join(draw.choices(signs, k=draw.randrange(1, 8)))
         name = "".join(draw.choices("ab.1_", k=draw.randrange(8)))
@@ -231,6 +233,11 @@ def test_a_pattern_takes_the_names_that_python_s_own_matcher_takes() -> None:
         r"model\.layers\.(\d+)\..*",
         "(down|[kq])_proj",
         "([0-9]|1[0-5])\\..*",
+        "model.layers.0.self_attn.q_proj$",
+        r"^model\.layers\.0\.self_attn\.q_proj$",
+        r"layers\.\d{1,2}\..*",
+        r"layers\.[\d]+\.self_attn\.q_proj",
+        r"[^\W\d]{5}\.\S{3,}?q_proj",
     ],
 )
 def test_patterns_as_people_write_them_are_read(pattern: str) -> None:
@@ -238,6 +245,18 @@ def test_patterns_as_people_write_them_are_read(pattern: str) -> None:
     assert readable(pattern)
     assert ends_with(name, pattern)
     assert not ends_with(name.replace("0", "20").replace("q_", "v_"), pattern) or ".*" in pattern
+
+
+@pytest.mark.parametrize("form", ["^{}", "{}$", "escaped"])
+def test_a_large_model_may_have_a_pattern_for_each_of_its_modules(form: str) -> None:
+    """As peft itself says to name one module and no other."""
+    parts = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj")
+    names = [f"model.layers.{i}.{part}" for i in range(80) for part in (*parts, "mlp.up_proj", "mlp.down_proj")]
+    patterns = {re.escape(name) if form == "escaped" else form.format(name): i for i, name in enumerate(names)}
+    assert list(pattern_faults(Path(CONFIG), "rank_pattern", patterns)) == []
+    start = time.perf_counter()
+    assert [patterned({"rank_pattern": patterns}, "rank_pattern", name, 0) for name in names] == list(range(len(names)))
+    assert time.perf_counter() - start < 2
 
 
 def test_what_is_no_plain_lora_of_this_model_is_refused_by_name(tmp_path: Path) -> None:

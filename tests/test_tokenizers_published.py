@@ -8,13 +8,16 @@ import json
 import os
 import random
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from plainformer.faults import PlainformerError
@@ -555,6 +558,27 @@ def test_templates_that_refuse_fail_or_run_away_are_refusals(tmp_path: Path) -> 
     assert "no chat template" in refusal(lambda: train_tokenizer("bytes", tmp_path).chat(MESSAGES))
 
 
+def test_a_template_is_told_what_it_is_told_or_the_chat_is_refused(tmp_path: Path) -> None:
+    """Nothing becomes a text on the way: False of numpy's would be true then, and a number no key."""
+    shown = "{{ x + 1 }} {{ 'thinks' if think else 'answers' }} {{ both[1] }} {{ by.one }}"
+    tokenizer = chatting(tmp_path / "chat", shown, tmp_path, {})
+    told = {"x": np.int64(1), "think": np.bool_(False), "both": (1, 2), "by": MappingProxyType({"one": 3})}
+    assert tokenizer.decode(tokenizer.chat(MESSAGES, **told)) == "2 answers 2 3"
+    endless: list[Any] = []
+    endless.append(endless)
+    for x in ({1: 2}, {(1, 2): 2}, {"a": [b"b"]}, {1, 2}, Path("a"), np.zeros(2), print, endless):
+        assert "must be what JSON can hold" in refusal(lambda x=x: tokenizer.chat(MESSAGES, x=x))
+    assert "the key 7" in refusal(lambda: tokenizer.chat([{"role": "user", "content": "a", 7: "b"}]))
+
+
+def test_a_path_for_modules_that_is_no_text_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chats, "WRITERS", {})
+    monkeypatch.setattr(sys, "path", [tmp_path, *sys.path])
+    tokenizer = chatting(tmp_path / "chat", CHATML, tmp_path, {})
+    assert len(tokenizer.chat(MESSAGES)) > 0
+    chats.end_writer()
+
+
 def test_of_several_templates_the_default_counts_and_a_file_before_all(tmp_path: Path) -> None:
     several = [{"name": "tools", "template": "no"}, {"name": "default", "template": CHATML}]
     assert chatting(tmp_path / "a", several, tmp_path, {}).chat_template == CHATML  # type: ignore[arg-type]
@@ -607,6 +631,37 @@ def test_a_template_has_a_process_that_ends_with_its_time_and_memory(
         assert says in refusal(lambda told=told: told.chat(MESSAGES))
         assert modest.chat(MESSAGES).tolist() == want
     writer.end()
+
+
+@pytest.mark.parametrize(
+    "python, says",
+    [
+        (None, "here is none for it"),
+        ("", "here is none for it"),
+        ("no/such/python", "here is none for it: No such file"),
+        ("frozen", "here is none for it"),
+        ("exit 3", "ended with status 3"),
+        ("kill -TERM $$", "ended with status -15"),
+        ("echo usage: app; exec sleep 60", "is no Python: it writes b'usage: app"),
+        ("exec sleep 60", "none in 0.75 seconds"),
+    ],
+)
+@pytest.mark.skipif(os.name != "posix", reason="its interpreters are scripts of a shell")
+def test_a_process_for_templates_that_does_not_begin_is_not_told_as_a_slow_template(
+    python: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = chatting(tmp_path / "chat", CHATML, tmp_path, {})
+    for name, value in {"WRITERS": {}, "START": 0.5, "SECONDS": 0.25}.items():
+        monkeypatch.setattr(chats, name, value)
+    if python == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    elif python and " " in python:
+        (tmp_path / "python").write_text(f"#!/bin/sh\n{python}\n")
+        (tmp_path / "python").chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    else:
+        monkeypatch.setattr(sys, "executable", python)
+    assert says in refusal(lambda: tokenizer.chat(MESSAGES))
 
 
 @pytest.mark.parametrize("token", [-1, 1 << 31, 1 << 40, 2.5, "7"])

@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import inf
 
-TOKEN = re.compile(r"\((?:\?:)?|\)\??|[|^$]|(\\[.dwDW-]|\[\^?(?:\w-\w|[\w.])+-?\]|[\w.-])(?:([*+?])\??)?")
-PLAIN = re.compile(r"[\w.-]{0,200}")
+CLASS = r"\\[.dwsDWS-]"
+TOKEN = re.compile(
+    rf"\((?:\?:)?|\)\??|[|^$]|({CLASS}|\[\^?(?:{CLASS}|\w-\w|[\w.])+-?\]|[\w.-])"
+    r"(?:([*+?]|\{\d{1,3}(?:,\d{0,3})?\})\??)?"
+)
+LETTER = re.compile(r"\\[.-]|[\w.-]")
+PLAIN = re.compile(rf"\^?(?:{LETTER.pattern}){{0,200}}\$?")
+TIMES = {"": (1, 1), "?": (0, 1), "*": (0, inf), "+": (1, inf)}  # at least and at most
 MOST_PATTERNS = 5000  # of a file; the deepest models have some 1,000 modules
 MOST_CHARACTERS = 5000  # of those among them that are more than a name
 
 
 def is_plain(pattern: str) -> bool:
-    """Whether it is a name as it stands; its dots take any character."""
+    """Whether it is a name as it stands, also where a ^ or a $ says that it is whole; its dots take any character
+    unless they are escaped."""
     return PLAIN.fullmatch(pattern) is not None
+
+
+@lru_cache(maxsize=2 * MOST_PATTERNS)
+def plainly(pattern: str) -> tuple[re.Pattern[str], int] | None:
+    """A plain pattern for Python's own matcher, which has nothing to try again there, and of how many letters it is."""
+    return (re.compile(pattern), len(LETTER.findall(pattern))) if is_plain(pattern) else None
 
 
 def readable(pattern: str) -> bool:
@@ -40,10 +54,10 @@ def places(atom: str, name: str) -> int:
 
 def ends_with(name: str, pattern: str) -> bool:
     """Whether the pattern takes all of the name, or all after one of its dots: re.match(rf"(.*\\.)?({pattern})$")."""
-    if is_plain(pattern):
-        begin = len(name) - len(pattern)
+    if plain := plainly(pattern):
+        begin = len(name) - plain[1]
         whole = begin == 0 or (begin > 0 and name[begin - 1] == ".")
-        return whole and all(said in (there, ".") for said, there in zip(pattern, name[begin:], strict=True))
+        return whole and plain[0].fullmatch(name, begin) is not None
     at = 1 | places(r"\.", name) << 1
     begun, found, outer = at, 0, list[tuple[int, int]]()
     for token in TOKEN.finditer(pattern):
@@ -63,7 +77,17 @@ def ends_with(name: str, pattern: str) -> bool:
                 at &= 1 << len(name)
             case _:
                 here = places(atom, name)
-                at = (at if times in ("*", "?") else 0) | (at & here) << 1
-                while times in ("*", "+") and (more := at | (at & here) << 1) != at:
-                    at = more
+                least, most = bounds(times or "")
+                for _ in range(min(least, len(name) + 1)):
+                    at = (at & here) << 1
+                while most > least and (more := at | (at & here) << 1) != at:
+                    at, most = more, most - 1
     return bool((at | found) >> len(name) & 1)
+
+
+def bounds(times: str) -> tuple[int, float]:
+    """How often at least and at most, of what stands behind an atom."""
+    if times in TIMES:
+        return TIMES[times]
+    least, several, most = times.strip("{}").partition(",")
+    return int(least), int(most) if most else inf if several else int(least)

@@ -44,14 +44,17 @@ def main(memory: int, seconds: float, path: list[str]) -> None:
     for line in sys.stdin:
         end_in(seconds)
         try:
-            said = {"text": written(**json.loads(line))}
+            said = json.dumps({"text": written(**json.loads(line))})
         except TemplateError as error:
-            said = {"error": str(error)[:200], "rule": "the template does not take these messages"}
+            said = failed(str(error), "does not take these messages")
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"[:200]
-            said = {"error": told, "rule": "the template fails on these messages"}
-        print(json.dumps(said), flush=True)
+            said = failed(f"{type(error).__name__}: {error}", "fails on these messages")
+        print(said, flush=True)
         end_in(0)
+
+
+def failed(error: str, what: str) -> str:
+    return json.dumps({"error": error[:200], "rule": f"the template {what}"})
 
 
 def written(template: str, names: dict[str, Any]) -> str:
