@@ -111,6 +111,53 @@ def test_what_is_missing_unexpected_and_mis_shaped_is_named(folder: Path, capsys
     assert json.loads(capsys.readouterr().out)["whole"] is False
 
 
+OPT: dict[str, Any] = {
+    "model_type": "opt",
+    "hidden_size": 8,
+    "word_embed_proj_dim": 4,
+    "ffn_dim": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 10,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "last"),
+    [
+        ({"architectures": ["OPTModel"]}, {"model.decoder.project_out.weight": (4, 8)}),
+        ({"tie_word_embeddings": True}, {"model.decoder.project_out.weight": (4, 8)}),
+        (
+            {"tie_word_embeddings": False},
+            {"model.decoder.project_out.weight": (4, 8), "lm_head.weight": (10, 4)},
+        ),
+        ({"tie_word_embeddings": False, "word_embed_proj_dim": 8}, {"lm_head.weight": (10, 8)}),
+    ],
+)
+def test_a_narrow_opt_asks_for_what_its_class_has(
+    tmp_path: Path, more: dict[str, Any], last: dict[str, tuple[int, ...]]
+) -> None:
+    config = OPT | more
+    tensors = expected(config)
+    ends = ("model.decoder.project_out.weight", "lm_head.weight")
+    assert {name: tensors[name][1] for name in ends if name in tensors} == last
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    write(tmp_path / "model.safetensors", tensors)
+    found = check(str(tmp_path), read_file(tmp_path))
+    assert (found.whole, found.unexpected) == (True, ())
+    assert found.tied == ("not stored" if config.get("tie_word_embeddings") else "no")
+
+
+def test_a_pooler_beside_a_tied_head_is_not_taken_for_the_head(tmp_path: Path) -> None:
+    """BERT's own files hold one; the class that fills masks does not ask for it."""
+    config = {key: value for key, value in CONFIG.items() if key != "num_key_value_heads"} | {"model_type": "bert"}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    pooler = {"bert.pooler.dense.weight": ("F32", (8, 8)), "bert.pooler.dense.bias": ("F32", (8,))}
+    write(tmp_path / "model.safetensors", expected(config) | pooler)
+    found = check(str(tmp_path), read_file(tmp_path))
+    assert (found.whole, found.tied, found.unexpected) == (True, "not stored", tuple(sorted(pooler)))
+
+
 def test_shards_are_one_model(folder: Path) -> None:
     tensors = expected(CONFIG)
     (folder / "model.safetensors").unlink()

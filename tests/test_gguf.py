@@ -189,6 +189,11 @@ def test_a_file_is_sized_by_its_header(
     stored = told["weights_bytes"]["as_stored"]
     assert n_bytes <= stored < n_bytes + 32 * len(gguf.GGUFReader(file).tensors)
     assert any("Q8_0" in note for note in told["notes"]), told["notes"]
+    assert main(["size", str(file), "--what-if", "vocab_size=1000", "--device", "h100", "--json"]) == 0
+    other = json.loads(capsys.readouterr().out)  # no file says how the model that it would be is stored
+    assert other["parameters"]["total"] > told["parameters"]["total"]
+    assert (other["weights_bytes"]["as_stored"], other["device"]["dtype"]) == (None, "bfloat16")
+    assert other["device"]["memory_needed"] == other["weights_bytes"]["bfloat16"] + other["kv_cache"]["bytes"]
 
 
 def test_old_files_hold_their_experts_one_by_one(tmp_path: Path) -> None:

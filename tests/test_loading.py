@@ -23,8 +23,10 @@ import plainformer as pf
 import strangers
 from plainformer.checkpoint.exporting import export, size_of
 from plainformer.checkpoint.packed import blockwise, mxfp4
+from plainformer.checkpoint.peft import modules
 from plainformer.cli import main
 from plainformer.faults import PlainformerError
+from plainformer.huggingface import read_file
 from plainformer.model import Transformer
 from strangers import STRANGERS, made
 
@@ -314,6 +316,35 @@ def test_a_base_class_may_have_been_saved_without_its_pooler(folder: Callable[[s
     )
     with pytest.raises(PlainformerError, match=r"pooler\.dense\.bias = None: is not in the checkpoint"):
         pf.load(half)
+
+
+def test_a_base_class_with_a_narrow_table_gives_what_it_narrows(tmp_path: Path) -> None:
+    """OPT's, whose last matrix has a name of its own: its answer is narrow, and is no score of tokens."""
+    theirs = made(strangers.Stranger("OPTModel", strangers.OPT | {"word_embed_proj_dim": 12}))
+    theirs.save_pretrained(tmp_path / "base")
+    mine = pf.load(tmp_path / "base")
+    tokens_BT = torch.arange(3, 15).reshape(2, 6)
+    with torch.no_grad():
+        assert torch.allclose(mine(tokens_BT), theirs(tokens_BT).last_hidden_state, atol=2e-5)
+    assert main(["size", str(tmp_path / "base"), "--check"]) == 0
+    export(mine, tmp_path / "out", like=tmp_path / "base")
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "out"))
+    assert first.keys() == second.keys()
+    with pytest.raises(PlainformerError, match="scores something else than tokens"):
+        pf.generate(mine, tokens_BT, 2)
+
+
+@pytest.mark.parametrize(
+    ("which", "head"), [("opt post-norm, narrow", "lm_head"), ("bert", "cls.predictions.decoder"), ("opt", "lm_head")]
+)
+def test_an_adapter_of_a_tied_head_stands_on_the_head_alone(
+    which: str, head: str, folder: Callable[[str], Path]
+) -> None:
+    """Where a class's other matrix may be the head of another class: a pooler, a narrowing one."""
+    reading = read_file(folder(which))
+    found = list(modules(reading.model_type, reading.spec))
+    assert [name for _, name, ours in found if ours == ("head",)] == [head]
+    assert len({name for _, name, _ in found}) == len(found)
 
 
 # --- there and back ---------------------------------------------------------------------------------------------------

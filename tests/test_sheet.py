@@ -104,6 +104,7 @@ def test_a_device_has_a_section(sheet: Callable[..., Any], run: Run) -> None:
     of = sheet("llama-3-8b", "--device", "h100", "--context", "8192")["device"]
     assert of["memory_needed"] == 16_060_522_496 + 8192 * 131_072
     assert (of["needed"], of["fits"], of["decode_bound"]) == (1, True, "bandwidth")
+    assert of["dtype"] == "bfloat16"
     read = 16_060_522_496 - 2 * 128_255 * 4096 + 8192 * 131_072
     assert of["bytes_read_per_step"] == read
     assert of["decode_tokens_per_second"] == pytest.approx(3.35e12 / read)
@@ -293,6 +294,11 @@ BART = {"model_type": "bart", "d_model": 24, "vocab_size": 50} | {
     for stack in ("encoder", "decoder")
     for size, n in (("layers", 4), ("attention_heads", 2), ("ffn_dim", 48))
 }
+# The readers of these two add keys of their own to the config's.
+SWITCH = T5 | {"model_type": "switch_transformers", "num_experts": 4}
+LATENT = {"model_type": "glm_moe_dsa", "vocab_size": 50, "hidden_size": 32, "intermediate_size": 48}
+LATENT |= {"moe_intermediate_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "n_routed_experts": 8}
+LATENT |= {"num_experts_per_tok": 2, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16}
 
 
 @pytest.mark.parametrize(
@@ -305,6 +311,10 @@ BART = {"model_type": "bart", "d_model": 24, "vocab_size": 50} | {
         (BART, {"n_heads": 6}, {"encoder_attention_heads": 6, "decoder_attention_heads": 6}),
         (BART, {"d_ff": 9}, {"encoder_ffn_dim": 9, "decoder_ffn_dim": 9}),
         (BART, {"encoder_layers": 3}, {"encoder_layers": 3}),
+        (SWITCH, {"n_layers": 6}, {"num_layers": 6, "num_decoder_layers": 6}),
+        (SWITCH, {"num_decoder_layers": 6}, {"num_decoder_layers": 6}),
+        (SWITCH, {"n_experts": 2, "d_model": 64}, {"num_experts": 2, "d_model": 64}),
+        (LATENT, {"n_layers": 5, "d_expert": 24}, {"num_hidden_layers": 5, "moe_intermediate_size": 24}),
     ],
 )
 def test_our_name_changes_both_stacks_a_config_s_own_key_the_one_that_it_names(
@@ -335,6 +345,14 @@ def test_our_name_for_a_key_that_counts_for_nothing_here_is_refused(
     status, out, said = run("size", str(tmp_path), "--what-if", change)
     assert (status, out) == (2, "")
     assert f"changes nothing: no part of this model is made by {key}" in said
+
+
+@pytest.mark.parametrize("change", ["hidden_size=32,d_model=128", "d_model=128,hidden_size=32"])
+def test_a_size_that_is_said_twice_is_told_so(run: Run, tmp_path: Path, change: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    status, out, said = run("size", str(tmp_path), "--what-if", change)
+    assert (status, out) == (2, "")
+    assert "--what-if d_model = 128: is said twice, as hidden_size too" in said
 
 
 def test_a_change_to_what_the_model_has_already_is_answered(tmp_path: Path) -> None:

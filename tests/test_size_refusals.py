@@ -128,6 +128,31 @@ def test_what_only_layers_can_answer_is_refused_of_a_bare_size(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert words[0] in refused(capsys, "7B", *words)
+    assert words[0] in refused(capsys, "7B", "13B", *words)
+
+
+@pytest.mark.parametrize("words", [["--batch", "8"], ["--context", "64"], ["--kv-dtype", "fp8"], ["--devices", "2"]])
+def test_a_flag_that_one_model_can_answer_is_heard_beside_a_bare_size(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    alone = []
+    for models in (["gpt2"], ["7B", "gpt2"]):
+        assert main(["size", "--json", *models, *words]) == 0
+        told = json.loads(capsys.readouterr().out)
+        alone.append(told if len(models) == 1 else told[1])
+    assert alone[0] == alone[1]
+    assert main(["size", "7B", "gpt2", *words]) == 0
+    assert "124,439,808" in capsys.readouterr().out
+
+
+def test_a_family_is_heard_where_one_model_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"model_type": "unknown"}), encoding="utf-8")
+    for models in (["gpt2", str(path)], [str(path), "7B"], ["gpt2", str(path), "--what-if", "n_layers=1"]):
+        assert main(["size", *models, "--family", "llama"]) == 0
+    capsys.readouterr()
+    for models in (["gpt2", "7B"], ["gpt2", "gpt2-xl"], ["gpt2", "--what-if", "n_layers=1"]):
+        assert "--family" in refused(capsys, *models, "--family", "llama")
 
 
 def test_a_bare_size_is_held_in_the_dtype_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

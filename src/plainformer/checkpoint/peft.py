@@ -27,7 +27,7 @@ from plainformer.checkpoint.runs import tensors_in
 from plainformer.faults import Fault, PlainformerError, refuse
 from plainformer.huggingface import read_file
 from plainformer.huggingface.json_files import finite, read_object
-from plainformer.huggingface.names import one_in, one_out, placed, spellings, table_of
+from plainformer.huggingface.names import counts, one_in, one_out, placed, spellings, table_of
 from plainformer.huggingface.tables import Row
 from plainformer.ledger import Ledger
 from plainformer.model import Transformer
@@ -57,8 +57,9 @@ def modules(model_type: str, spec: Spec) -> Iterator[tuple[Row, str, tuple[str, 
         if name.endswith(".weight"):
             yield row, name.removesuffix(".weight"), tuple(one.removesuffix(".weight") for one in ours)
     if spec.head and spec.head.tied:  # the ledger has no weight for it, but an adapter may stand on it
+        held = {w.name for w in Ledger.of(spec).rows}
         for row in table_of(model_type):
-            if row.ours == ("head.weight",):
+            if row.ours == ("head.weight",) and counts(row, 0, held):
                 yield row, row.theirs.removesuffix(".weight"), ("head",)
 
 

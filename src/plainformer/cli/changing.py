@@ -46,11 +46,11 @@ def what_if(text: str, changes: Changes, family: str | None = None) -> Subject:
     name = f"{subject.name} with {said}"
     config, where = config_of(text)
     if config is not None:
-        reading, left = changed(config, changes, where, family)
+        reading, left = changed(config, changes, where, None if where.endswith(".gguf") else family)
         spec = reading.spec
         for key, value in left.items():
             spec = change_spec(spec, key, value)
-        new = replace(subject, name=name, spec=spec, notes=reading.notes)
+        new = replace(subject, name=name, spec=spec, notes=reading.notes, n_stored=None)  # of the file as it is
         return replace(new, dtype=reading.dtype, quantization=reading.quantization)
     spec, left = subject.spec, changes
     if not os.path.isfile(where):

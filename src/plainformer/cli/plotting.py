@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import IO, Any
 
+from plainformer.cli.model_argument import bare_size
 from plainformer.cost import Cost
 from plainformer.faults import refuse
 from plainformer.report.figures import part_name
@@ -18,15 +19,18 @@ Sized = tuple[Subject, dict[str, Any], Cost]
 
 
 def bare(text: str, parameters: int, args: argparse.Namespace) -> Any:
-    """The sheet of a size: no subject but its name, no cost."""
+    """The sheet of a size: no subject but its name, no cost. Refuses what needs layers: what makes a picture or a row
+    of each MODEL, and what no other MODEL of the call can answer either."""
     from plainformer.report.asked import of_a_size
 
     layered = {"--explain": args.explain, "--convention": args.convention, "--train": args.train, "--plot": args.plot}
     layered |= {"--lora": args.lora, "--qlora": args.qlora, "--compare": args.compare}
-    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv, "--family": args.family}
-    layered |= {"--batch": args.batch > 1, "--context": args.context, "--kv-dtype": args.kv_dtype, "--zero": args.zero}
-    layered |= {"--devices": args.devices > 1, "--optimizer": args.optimizer != "adamw"}
-    layered |= {"--recompute": args.recompute != "none", "--attention": args.attention != "fused"}
+    layered |= {"--plot-memory": args.plot_memory, "--csv": args.csv}
+    if all(bare_size(model) is not None for model in args.models):
+        layered |= {"--batch": args.batch > 1, "--context": args.context, "--kv-dtype": args.kv_dtype}
+        layered |= {"--zero": args.zero, "--devices": args.devices > 1, "--optimizer": args.optimizer != "adamw"}
+        layered |= {"--recompute": args.recompute != "none", "--attention": args.attention != "fused"}
+        layered |= {"--family": args.family}
     if asked := [flag for flag, value in layered.items() if value]:
         raise refuse(asked[0], text, "is a size, not a model: this needs its layers", "give a config.json or a preset")
     sheet = of_a_size(

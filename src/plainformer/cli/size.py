@@ -126,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         return check_folders(args)
     rate(args)
     sized = [one for text in args.models for one in (several(text, args) if args.what_if else [size(text, args)])]
+    as_they_are = sized[::2] if args.what_if else sized
+    family_read([subject for subject, _, cost in as_they_are if cost is not None], args.family)
     beside_published(sized, args)
     if args.plot or args.plot_memory:
         from plainformer.cli import plotting
@@ -158,6 +160,12 @@ def heard(args: argparse.Namespace) -> None:
     for name in ("plot", "plot_memory"):
         if form and getattr(args, name) == "-":
             raise refuse(flag(name), "-", f"draws in what {flag(form)} writes", "draw into a file, as where.svg")
+
+
+def family_read(subjects: list[Subject], family: str | None) -> None:
+    """Refuses --family where no MODEL is a config: presets, our own specs and GGUF files say what they are."""
+    if family is not None and all(one.model_type is None or one.n_stored is not None for one in subjects):
+        raise refuse("--family", family, f"is for reading a config, and {subjects[0].name} is none")
 
 
 def beside_published(sized: list[Sized], args: argparse.Namespace) -> None:
@@ -213,8 +221,6 @@ def size(text: str, args: argparse.Namespace) -> Sized:
 
 
 def account(subject: Subject, args: argparse.Namespace) -> Sized:
-    if args.family is not None and (subject.model_type is None or subject.n_stored is not None):
-        raise refuse("--family", args.family, f"is for reading a config, and {subject.name} is none")
     dtype = args.dtype or "bfloat16"
     cost = Cost.of(subject.spec, batch_size=args.batch, seq_len=args.context, dtype=dtype, kv_dtype=args.kv_dtype)
     sheet = facts(

@@ -147,6 +147,8 @@ class Request:
         if spec.decoder is None or not spec.decoder.causal or spec.head is None:
             hint = "generation.fill fills masks, generation.vectors gives vectors" if spec.decoder is None else ""
             yield Fault("model", "no causal decoder with a head", "cannot be continued token by token", hint)
+        elif (n_out := spec.head.linear.n_out) < spec.vocab_size:  # a base class of OPT that narrows its stream
+            yield Fault("model", n_out, "its head scores something else than tokens")
         if pair and not self.sources:
             yield Fault("sources", None, "an encoder-decoder needs a text for its encoder", "give one for each row")
         elif self.sources and not pair:

@@ -115,6 +115,8 @@ def changed(
     for name in changes:
         if name in NAMES and keys[name] and not counts(name):
             rule = f"changes nothing: no part of this model is made by {keys[name][0][1]}"
+            if same := [one for one in changes if one != name and set(keys[one]) & set(keys[name])]:
+                rule = f"is said twice, as {same[0]} too"
             faults.append(Fault(f"--what-if {name}", changes[name], rule))
     if faults:
         raise PlainformerError(faults)

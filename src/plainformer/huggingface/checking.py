@@ -9,7 +9,7 @@ from math import prod
 
 from plainformer.huggingface.configs import Reading
 from plainformer.huggingface.headers import read_folder
-from plainformer.huggingface.names import hold_experts, placed, plain, written
+from plainformer.huggingface.names import counts, hold_experts, placed, plain, written
 from plainformer.huggingface.tables import TABLES, Row
 from plainformer.ledger import Ledger
 from plainformer.records import dataclass
@@ -67,7 +67,7 @@ def asked(model_type: str, spec: Spec) -> Iterator[tuple[str, Shape, bool]]:
             yield name.replace("{e}", str(e)), shape, False
     tied = {row.name for row in rows if row.same_as}
     for row in TABLES[model_type]:
-        if row.ours[0] in tied:
+        if row.ours[0] in tied and counts(row, 0, set(shapes)):
             yield row.theirs, shapes[row.ours[0]], True
 
 

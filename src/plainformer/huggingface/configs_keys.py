@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from math import log, sqrt
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from plainformer.faults import Fault
 from plainformer.huggingface.json_files import finite
@@ -150,12 +151,15 @@ class Keys:
         return Keys(config, f"{self.where}{name}.", self.faults, self.notes, self.unsaid)
 
     def with_also(self, more: Mapping[str, Any]) -> Keys:
-        """The same, with these keys where they are absent; faults and notes are shared."""
-        return Keys({**more, **self.config}, self.where, self.faults, self.notes, self.unsaid)
+        """The same, with these keys where they are absent; faults and notes are shared. The config itself is asked, so
+        that it hears of each key (see changing.Heard)."""
+        asked = ChainMap(cast("dict[str, Any]", self.config), dict(more))
+        return Keys(asked, self.where, self.faults, self.notes, self.unsaid)
 
     def instead(self, more: Mapping[str, Any]) -> Keys:
         """The same with these keys, whatever stands there; faults and notes are shared."""
-        return Keys({**self.config, **more}, self.where, self.faults, self.notes, self.unsaid)
+        asked = ChainMap(dict(more), cast("dict[str, Any]", self.config))
+        return Keys(asked, self.where, self.faults, self.notes, self.unsaid)
 
     def refuse_set(self, name: str, rule: str, allowed: Sequence[object] = (None, False, 0)) -> None:
         """A fault if this key asks for something that a Spec cannot say yet."""

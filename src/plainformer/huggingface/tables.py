@@ -66,6 +66,12 @@ OPT = (
     row("model.decoder.embed_positions.weight", "decoder.positions.weight"),
     row("model.decoder.project_in.weight", "embedding.project.weight"),
     row("model.decoder.project_out.weight", "head.transform.weight"),
+    row(  # a base class gives what this makes
+        "model.decoder.project_out.weight",
+        "head.weight",
+        beside="embedding.project.weight",
+        without="head.transform.weight",
+    ),
     *several("model.decoder.layers.{i}.self_attn", f"{DECODER}.attention", PROJECTIONS),
     *several("model.decoder.layers.{i}", DECODER, {"fc1": "feed_forward.up", "fc2": "feed_forward.down"}),
     *both("model.decoder.layers.{i}.self_attn_layer_norm", f"{DECODER}.attention_norm"),
@@ -73,7 +79,8 @@ OPT = (
     *both("model.decoder.layers.{i}.final_layer_norm", f"{DECODER}.feed_forward_norm"),
     *both("model.decoder.layers.{i}.final_layer_norm", f"{DECODER}.feed_forward_norm_sum"),
     *both("model.decoder.final_layer_norm", "decoder.norm_last"),
-    row("lm_head.weight", "head.weight"),
+    row("lm_head.weight", "head.weight", beside="head.transform.weight"),
+    row("lm_head.weight", "head.weight", without="embedding.project.weight"),
 )
 
 ROUTER = row("model.layers.{i}.mlp.gate.weight", f"{DECODER}.feed_forward.router.scores.weight")

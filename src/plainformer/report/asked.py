@@ -28,6 +28,7 @@ def serving(cost: Cost, stored: Sequence[int] | None, device: Device) -> dict[st
             "name": device.name,
             "memory": device.memory,
             "memory_needed": one.memory_bytes,
+            "dtype": None if stored else cost.dtype,  # of the weights in it; None: each as it is stored
             "needed": one.needed(device),
             "fits": one.needed(device) == 1,
             "bytes_read_per_step": one.weights_read + one.cache_read if causal else None,
