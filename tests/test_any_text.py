@@ -5,6 +5,7 @@ B batch, T positions, N tokens of a text, V vocabulary.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -354,6 +355,17 @@ def test_two_do_not_make_the_same_tokens_at_once(
         assert main([str(word) for word in command]) == 0
     assert is_prepared(out)
     assert not (out / ".parts").exists()
+
+
+def test_a_disk_that_fills_is_not_taken_for_a_folder_that_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(preparing, "fill", full)
+    with pytest.raises(OSError, match="No space left"):
+        prepare(Texts((write_text(tmp_path),)), tmp_path / "out", "characters", print)
 
 
 def test_a_tokenizer_that_cannot_be_made_leaves_no_folder(tmp_path: Path, refused: Refused) -> None:

@@ -84,10 +84,11 @@ def folder(path: Path) -> Iterator[None]:
     """A folder that is made, and taken away again, its parents too, where nothing has come into it."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unreadable(path, error) from None
         yield
-    except OSError as error:
-        raise unreadable(path, error) from None
     finally:
         with suppress(OSError):
             for one in made:
